@@ -1,0 +1,1 @@
+"""One module a benchmark: a docstring whose first line says what it measures, and `run(data) -> Report`."""

@@ -1,0 +1,192 @@
+"""The nouns of a dialogue: messages, their parts, and the units that must stay whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from ctxkit.documents import content_hash
+from ctxkit.errors import ConfigError, HistoryError
+
+__all__ = ["ROLES", "Message", "Part", "Role", "ToolCall", "history_hash"]
+
+Role = Literal["system", "user", "assistant", "tool"]
+ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of a message's content.
+
+    Args:
+        kind: `text`, `image`, `reasoning`, or a provider's own kind.
+        text: the text of a text or reasoning part.
+        data: JSON values that a provider needs for other kinds, such as `{"url": …, "width": …, "height": …}`.
+    """
+
+    kind: str = "text"
+    text: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call that an assistant message asks for; `arguments` is the JSON text exactly as the model wrote it."""
+
+    id: str
+    name: str
+    arguments: str = "{}"
+
+    def to_openai(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "type": "function",
+            "function": {"name": self.name, "arguments": self.arguments},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a dialogue. The role is out of band: nothing in `content` can change it (law 4).
+
+    Args:
+        role: `system`, `user`, `assistant` or `tool`.
+        content: a text, or parts.
+        tool_calls: what an assistant message asks for.
+        tool_call_id: the call that a tool message answers.
+        id: unique in its session; appending the same id twice changes nothing.
+        sequence: the order in its session, given by the store; 0 while unsaved.
+        created_at: aware, or None.
+    """
+
+    role: Role
+    content: str | tuple[Part, ...] = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    name: str | None = None
+    id: str = ""
+    sequence: int = 0
+    created_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if self.role not in ROLES:
+            raise ConfigError(f"unknown role {self.role!r}", subject=self.id, remedy=f"Use one of: {', '.join(ROLES)}.")
+        if self.tool_calls and self.role != "assistant":
+            raise HistoryError(
+                f"a {self.role} message cannot ask for tool calls",
+                subject=self.id,
+                remedy="Only assistant messages carry tool_calls.",
+            )
+        if (self.role == "tool") != (self.tool_call_id is not None):
+            raise HistoryError(
+                "tool_call_id and the role 'tool' belong together",
+                subject=self.id,
+                remedy="Give every tool message, and no other, the id of the call that it answers.",
+            )
+        if self.created_at is not None and self.created_at.tzinfo is None:
+            raise ConfigError("created_at has no time zone", subject=self.id, remedy="Give an aware datetime.")
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The content as parts; an empty text has none."""
+        if isinstance(self.content, str):
+            return (Part(text=self.content),) if self.content else ()
+        return self.content
+
+    @property
+    def text(self) -> str:
+        """All text of the content, in order, joined without a separator."""
+        return "".join(part.text for part in self.parts)
+
+    @property
+    def content_hash(self) -> str:
+        """SHA-256 of what a model sees of this message: everything but id, sequence and time."""
+        return content_hash(self.to_openai())
+
+    def to_openai(self) -> dict[str, Any]:
+        """The message in the form of the OpenAI chat API; text parts become one string."""
+        parts = self.parts
+        content: Any = self.text
+        if any(part.kind not in ("text", "reasoning") for part in parts):
+            content = [
+                {"type": "text", "text": part.text}
+                if part.kind == "text"
+                else {"type": "image_url", "image_url": dict(part.data)}
+                if part.kind == "image"
+                else {"type": part.kind, **part.data}
+                for part in parts
+                if part.kind != "reasoning"
+            ]
+        else:
+            content = "".join(part.text for part in parts if part.kind == "text")
+        message: dict[str, Any] = {"role": self.role, "content": content}
+        if self.name:
+            message["name"] = self.name
+        if self.tool_calls:
+            message["tool_calls"] = [call.to_openai() for call in self.tool_calls]
+            if not content:
+                message["content"] = None
+        if self.tool_call_id is not None:
+            message["tool_call_id"] = self.tool_call_id
+        return message
+
+    @classmethod
+    def from_openai(cls, data: Mapping[str, Any], *, created_at: datetime | None = None) -> Message:
+        """The message that an OpenAI chat dict describes. Raises `HistoryError` when it is not one."""
+        try:
+            role = data["role"]
+            raw = data.get("content")
+            content: str | tuple[Part, ...]
+            if raw is None:
+                content = ""
+            elif isinstance(raw, str):
+                content = raw
+            else:
+                content = tuple(_part(item) for item in raw)
+            calls = tuple(
+                ToolCall(
+                    id=str(call["id"]),
+                    name=str(call["function"]["name"]),
+                    arguments=_arguments(call["function"].get("arguments", "{}")),
+                )
+                for call in data.get("tool_calls") or ()
+            )
+        except (KeyError, TypeError, AttributeError) as error:
+            raise HistoryError(
+                f"not a chat message ({type(error).__name__}: {error})",
+                subject=str(data)[:80],
+                remedy='Give a dict such as {"role": "user", "content": "…"}.',
+            ) from error
+        return cls(
+            role="system" if role == "developer" else role,
+            content=content,
+            tool_calls=calls,
+            tool_call_id=data.get("tool_call_id") if role == "tool" else None,
+            name=data.get("name"),
+            id=str(data.get("id", "")),
+            created_at=created_at,
+        )
+
+
+def _part(item: Mapping[str, Any]) -> Part:
+    kind = str(item.get("type", "text"))
+    if kind in ("text", "input_text", "output_text"):
+        return Part(text=str(item["text"]))
+    if kind == "image_url":
+        value = item["image_url"]
+        return Part(kind="image", data={"url": value} if isinstance(value, str) else dict(value))
+    if kind == "reasoning":
+        return Part(kind="reasoning", text=str(item.get("text", "")))
+    return Part(kind=kind, data={key: value for key, value in item.items() if key != "type"})
+
+
+def _arguments(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def history_hash(messages: Sequence[Message]) -> str:
+    """SHA-256 over the content hashes of the messages, in order."""
+    return content_hash([message.content_hash for message in messages])

@@ -1,0 +1,69 @@
+"""Stages by name. Built-in ones and third parties' register alike, through entry points `ctxkit.<kind>`.
+
+[project.entry-points."ctxkit.chunker"]
+mine = "my_package.chunking:MyChunker"
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from ctxkit.errors import ConfigError
+
+__all__ = ["KINDS", "create", "load", "names", "register"]
+
+KINDS = ("chunker", "embedder", "extractor", "model", "reader", "retriever", "stage", "window")
+"""The kinds of stages that can be registered."""
+
+_registered: dict[tuple[str, str], Any] = {}
+
+
+def register(kind: str, name: str, factory: Any) -> None:
+    """Register a stage of this process under a name; it wins over an entry point of the same name."""
+    _check(kind)
+    _registered[kind, name] = factory
+
+
+def names(kind: str) -> list[str]:
+    """The names that are registered for a kind, sorted."""
+    _check(kind)
+    return sorted({*_entry_points(kind), *(name for known, name in _registered if known == kind)})
+
+
+def load(kind: str, name: str) -> Any:
+    """The class or factory of that name. Raises `ConfigError` when there is none."""
+    _check(kind)
+    if (kind, name) in _registered:
+        return _registered[kind, name]
+    point = _entry_points(kind).get(name)
+    if point is None:
+        raise ConfigError(
+            f"there is no {kind} of this name",
+            subject=name,
+            remedy=f"Known: {', '.join(names(kind)) or 'none'}.",
+        )
+    return point.load()
+
+
+def create(kind: str, name: str, **parameters: Any) -> Any:
+    """A stage of that name with these parameters. Raises `ConfigError` for a parameter that it does not have."""
+    factory = load(kind, name)
+    try:
+        inspect.signature(factory).bind(**parameters)
+    except TypeError as error:
+        known = ", ".join(inspect.signature(factory).parameters)
+        raise ConfigError(str(error), subject=f"{kind} {name}", remedy=f"Its parameters: {known}.") from error
+    return factory(**parameters)
+
+
+@cache
+def _entry_points(kind: str) -> dict[str, EntryPoint]:
+    return {point.name: point for point in entry_points(group=f"ctxkit.{kind}")}
+
+
+def _check(kind: str) -> None:
+    if kind not in KINDS:
+        raise ConfigError(f"unknown kind {kind!r}", remedy=f"Kinds: {', '.join(KINDS)}.")
