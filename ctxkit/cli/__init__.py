@@ -1,0 +1,1 @@
+"""The command `ctxkit`: one module a command group."""

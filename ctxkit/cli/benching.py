@@ -1,0 +1,57 @@
+"""`ctxkit bench`."""
+
+from __future__ import annotations
+
+import typer
+
+from ctxkit.cli.output import JsonOption, emit, progress, say, table
+from ctxkit.errors import ConfigError
+
+__all__ = ["add_to"]
+
+
+def bench(
+    name: str | None = typer.Argument(None, help="Which benchmark; see --list."),
+    list_them: bool = typer.Option(False, "--list", help="List the benchmarks."),
+    as_json: bool = JsonOption,
+) -> None:
+    """Measure against peers, in one run on the same data. Exit 1 when a bar does not hold.
+
+    Example: ctxkit bench chunking
+    """
+    from ctxkit.evaluation import report as reports
+
+    if list_them:
+        known = [{"name": known, "measures": reports.summary(known)} for known in reports.names()]
+        emit(known) if as_json else say(table(known))
+        return
+    if name is None:
+        raise ConfigError("no benchmark is named", remedy=f"Known: {', '.join(reports.names())}.")
+    with progress(f"Measuring {name}", quiet=as_json):
+        report = reports.run(name)
+    if as_json:
+        emit(report.to_json())
+    else:
+        say(f"{report.name}: {report.data}\n")
+        say(table(report.rows))
+        if report.bars:
+            say()
+            say(
+                table(
+                    [
+                        {
+                            "bar": bar.key,
+                            "value": bar.value,
+                            "target": bar.target,
+                            "holds": "yes" if bar.holds else "NO",
+                        }
+                        for bar in report.bars
+                    ]
+                )
+            )
+    if not report.holds:
+        raise typer.Exit(1)
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(bench)

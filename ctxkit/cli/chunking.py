@@ -1,0 +1,61 @@
+"""`ctxkit chunk`."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from ctxkit.cli.output import JsonOption, emit, say
+
+__all__ = ["add_to"]
+
+
+def chunk(
+    file: str = typer.Argument(..., help="A file; - reads standard input."),
+    chunker: str = typer.Option("recursive", help="The name of a registered chunker."),
+    max_tokens: int = typer.Option(256, help="The most tokens of a chunk."),
+    overlap: int = typer.Option(0, help="The tokens that neighbours share."),
+    encoding: str = typer.Option("o200k_base", help="What counts the tokens."),
+    name: str = typer.Option("stdin.txt", help="The source name of standard input; its ending decides the format."),
+    as_json: bool = JsonOption,
+) -> None:
+    """Cut a file into chunks and print them; nothing is stored.
+
+    Example: ctxkit chunk README.md --chunker recursive --max-tokens 256 --json
+    """
+    from ctxkit.reading import read_bytes, read_file
+    from ctxkit.registry import create
+    from ctxkit.tokens import get_counter
+
+    parts = {"max_tokens": max_tokens, "overlap": overlap, "counter": get_counter(encoding)}
+    cutter = create("chunker", chunker, **parts)
+    document = read_bytes(sys.stdin.buffer.read(), source=name) if file == "-" else read_file(file)
+    count = tokens = 0
+    for piece in cutter.chunk(document):
+        count += 1
+        tokens += piece.token_count
+        if as_json:
+            emit(
+                {
+                    "start": piece.span.start,
+                    "end": piece.span.end,
+                    "token_count": piece.token_count,
+                    "text": piece.text,
+                    "entities": [
+                        {"text": entity.text, "label": entity.label, "start": entity.span.start, "end": entity.span.end}
+                        for entity in piece.entities
+                    ],
+                    "heading_path": list(piece.heading_path),
+                }
+            )
+            continue
+        heading = f"  {' > '.join(piece.heading_path)}" if piece.heading_path else ""
+        say(f"--- {piece.span.start}-{piece.span.end}  {piece.token_count} tokens{heading}")
+        say(piece.text)
+    if not as_json:
+        say(f"--- {count} chunks, {tokens:,} tokens")
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(chunk)

@@ -1,0 +1,130 @@
+"""`ctxkit ingest` and `ctxkit search`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from ctxkit.cli.output import (
+    EmbedderOption,
+    FilterOption,
+    JsonOption,
+    NowOption,
+    StoreOption,
+    TenantOption,
+    emit,
+    error_line,
+    parse_filters,
+    parse_moment,
+    progress,
+    say,
+    table,
+)
+
+__all__ = ["add_to"]
+
+
+def ingest(
+    paths: list[str] = typer.Argument(..., help="Files and folders; - reads standard input."),
+    chunker: str = typer.Option("recursive", help="The name of a registered chunker."),
+    max_tokens: int = typer.Option(256, help="The most tokens of a chunk."),
+    overlap: int = typer.Option(0, help="The tokens that neighbours share."),
+    embedder: str = EmbedderOption,
+    prune: bool = typer.Option(False, help="Also delete documents under the paths whose files are gone."),
+    name: str = typer.Option("stdin.txt", help="The source name of standard input; its ending decides the format."),
+    store: str | None = StoreOption,
+    tenant: str | None = TenantOption,
+    as_json: bool = JsonOption,
+) -> None:
+    """Read files and folders into the store.
+
+    Example: ctxkit ingest docs/ README.md
+    """
+    import sys
+
+    from ctxkit.engine import ContextEngine
+    from ctxkit.reading import read_bytes
+    from ctxkit.registry import create
+
+    parts: dict[str, Any] = {"chunker": create("chunker", chunker, max_tokens=max_tokens, overlap=overlap)}
+    with (
+        ContextEngine.open(store, tenant=tenant, embedder=embedder, **parts) as engine,
+        progress("Reading", quiet=as_json) as step,
+    ):
+
+        def show(source: str, report: Any) -> None:
+            step(f"{report.documents} documents, {report.chunks} chunks  {source}")
+
+        if paths == ["-"]:
+            report = engine.ingest_documents([read_bytes(sys.stdin.buffer.read(), source=name)], on_document=show)
+        else:
+            report = engine.ingest([Path(path) for path in paths], prune=prune, on_document=show)
+    if as_json:
+        emit(report.to_json())
+    else:
+        say(
+            f"{report.documents} documents: {report.added} added, {report.updated} updated, "
+            f"{report.unchanged} unchanged, {report.deleted} deleted; {report.chunks} chunks written in {report.seconds:.1f} s"
+        )
+        for source, reason in report.skipped:
+            say(f"  skipped {source}: {reason}")
+        for source, error in report.failed:
+            error_line(f"{source}: {error}" if source not in error else error)
+    if report.failed:
+        raise typer.Exit(1)
+
+
+def search(
+    query: str = typer.Argument(..., help="What to look for."),
+    k: int = typer.Option(10, "-k", help="How many chunks."),
+    filters: list[str] = FilterOption,
+    half_life: float | None = typer.Option(None, help="Prefer newer documents: days in which the weight halves."),
+    diversity: float | None = typer.Option(None, help="Avoid repeats: 0 (relevance only) to 1 (variety only)."),
+    now: str | None = NowOption,
+    embedder: str = EmbedderOption,
+    store: str | None = StoreOption,
+    tenant: str | None = TenantOption,
+    as_json: bool = JsonOption,
+) -> None:
+    """Find the chunks that bear on a query, best first.
+
+    Example: ctxkit search "how do I rotate the key" -k 5
+    """
+    from ctxkit.cli.stages import make_stages, moment_for
+    from ctxkit.engine import ContextEngine
+
+    stages = make_stages(half_life=half_life, diversity=diversity)
+    with ContextEngine.open(store, tenant=tenant, create=False, embedder=embedder, stages=stages) as engine:
+        moment = moment_for(parse_moment(now), half_life)
+        found = engine.search(query, k, filters=parse_filters(filters), now=moment)
+    rows = [
+        {
+            "document": candidate.chunk.document_id,
+            "source": candidate.chunk.metadata.get("source", ""),
+            "start": candidate.chunk.span.start,
+            "end": candidate.chunk.span.end,
+            "text": candidate.text,
+            "score": round(candidate.score, 6),
+            "scores": {signal: round(score, 6) for signal, score in candidate.scores.items()},
+        }
+        for candidate in found
+    ]
+    if as_json:
+        emit(rows)
+        return
+    shown = [
+        {
+            "score": row["score"],
+            "source": f"{row['source']}:{row['start']}-{row['end']}",
+            "text": str(row["text"])[:100],
+        }
+        for row in rows
+    ]
+    say(table(shown))
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(ingest)
+    app.command()(search)

