@@ -148,13 +148,16 @@ class Message:
                 content = tuple(_part(item) for item in raw)
             calls = tuple(
                 ToolCall(
-                    id=str(call["id"]),
-                    name=str(call["function"]["name"]),
+                    id=_text(call["id"]),
+                    name=_text(call["function"]["name"]),
                     arguments=_arguments(call["function"].get("arguments", "{}")),
                 )
                 for call in data.get("tool_calls") or ()
             )
-        except (KeyError, TypeError, AttributeError) as error:
+            name, identity, answered = (
+                None if data.get(key) is None else _text(data[key]) for key in ("name", "id", "tool_call_id")
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise HistoryError(
                 f"not a chat message ({type(error).__name__}: {error})",
                 subject=str(data)[:80],
@@ -164,9 +167,9 @@ class Message:
             role="system" if role == "developer" else role,
             content=content,
             tool_calls=calls,
-            tool_call_id=data.get("tool_call_id") if role == "tool" else None,
-            name=data.get("name"),
-            id=str(data.get("id", "")),
+            tool_call_id=answered if role == "tool" else None,
+            name=name,
+            id=identity or "",
             created_at=created_at,
         )
 
@@ -174,13 +177,19 @@ class Message:
 def _part(item: Mapping[str, Any]) -> Part:
     kind = str(item.get("type", "text"))
     if kind in ("text", "input_text", "output_text"):
-        return Part(text=str(item["text"]))
+        return Part(text=_text(item["text"]))
     if kind == "image_url":
         value = item["image_url"]
         return Part(kind="image", data={"url": value} if isinstance(value, str) else dict(value))
     if kind == "reasoning":
-        return Part(kind="reasoning", text=str(item.get("text", "")))
+        return Part(kind="reasoning", text=_text(item.get("text", "")))
     return Part(kind=kind, data={key: value for key, value in item.items() if key != "type"})
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected a text, got {value!r:.40}")
+    return value
 
 
 def _arguments(value: object) -> str:
