@@ -1,0 +1,8 @@
+"""Texts to vectors, and the nearest of them: encoders and vector indexes."""
+
+from __future__ import annotations
+
+from ctxkit.embedding.indexes import FaissIndex, FlatIndex, load_index, open_index
+from ctxkit.embedding.sentence_transformer import SentenceTransformerEmbedder, minilm
+
+__all__ = ["FaissIndex", "FlatIndex", "SentenceTransformerEmbedder", "load_index", "minilm", "open_index"]
