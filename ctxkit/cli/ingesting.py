@@ -66,7 +66,8 @@ def ingest(
     else:
         say(
             f"{report.documents} documents: {report.added} added, {report.updated} updated, "
-            f"{report.unchanged} unchanged, {report.deleted} deleted; {report.chunks} chunks written in {report.seconds:.1f} s"
+            f"{report.unchanged} unchanged, {report.deleted} deleted; "
+            f"{report.chunks} chunks written in {report.seconds:.1f} s"
         )
         for source, reason in report.skipped:
             say(f"  skipped {source}: {reason}")

@@ -39,8 +39,6 @@ def root(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
     """Assembles the context of a language model: one prompt that provably fits its token budget."""
-    if debug:
-        os.environ["CTXKIT_DEBUG"] = "1"
 
 
 ingesting.add_to(app)
@@ -61,7 +59,7 @@ def main() -> None:
     try:
         app(standalone_mode=True)
     except CtxkitError as error:
-        if os.environ.get("CTXKIT_DEBUG"):
+        if "--debug" in sys.argv:
             raise
         error_line(str(error))
         sys.exit(2 if isinstance(error, ConfigError) else 1)

@@ -90,9 +90,8 @@ def show(
     if as_json:
         emit(values)
         return
-    say(
-        f"{template.name}@{template.version}  {template.hash[:16]}  variables: {', '.join(values['variables']) or 'none'}"
-    )
+    variables = ", ".join(values["variables"]) or "none"
+    say(f"{template.name}@{template.version}  {template.hash[:16]}  variables: {variables}")
     say(str(template.source))
 
 

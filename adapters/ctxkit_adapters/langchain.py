@@ -1,0 +1,202 @@
+"""ctxkit inside LangChain: a retriever, a text splitter, a document compressor and a chat-message history.
+
+Needs the extra `langchain`. Every document that comes back says where it stands in its source: `metadata["start"]` and
+`metadata["end"]` are exact character offsets, not the result of a search.
+
+    from ctxkit import ContextEngine
+    from ctxkit_adapters.langchain import CtxkitRetriever
+
+    retriever = CtxkitRetriever(engine=ContextEngine.open("sqlite:///notes.db"), k=4)
+    documents = retriever.invoke("How do I rotate the key?")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from langchain_core.callbacks import CallbackManagerForRetrieverRun, Callbacks
+from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.documents import BaseDocumentCompressor
+from langchain_core.documents import Document as LangChainDocument
+from langchain_core.messages import BaseMessage, convert_to_messages, convert_to_openai_messages
+from langchain_core.retrievers import BaseRetriever
+from langchain_text_splitters import TextSplitter
+from pydantic import ConfigDict, Field
+
+from ctxkit.documents import Candidate, Chunk, Document, Query, Span, document_id
+from ctxkit.engine import ContextEngine
+from ctxkit.errors import ConfigError
+from ctxkit.messages import Message
+from ctxkit.protocols import Chunker, Stage
+from ctxkit.storage import Store
+from ctxkit.tokens import get_counter
+
+__all__ = ["CtxkitChatMessageHistory", "CtxkitDocumentCompressor", "CtxkitRetriever", "CtxkitTextSplitter"]
+
+
+class CtxkitRetriever(BaseRetriever):
+    """Finds chunks in a ctxkit store, after every stage of its engine.
+
+    Args:
+        engine: an open engine.
+        k: how many documents; `invoke(query, k=3)` overrides it.
+        filters: metadata that the documents must have.
+        now: the time that recency counts from.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    engine: ContextEngine
+    k: int = 4
+    filters: dict[str, Any] = Field(default_factory=dict)
+    now: datetime | None = None
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None, **options: Any
+    ) -> list[LangChainDocument]:
+        if options:
+            raise ConfigError(
+                f"unknown options: {', '.join(sorted(options))}", subject="CtxkitRetriever", remedy="It takes k."
+            )
+        found = self.engine.search(query, k or self.k, filters=self.filters, now=self.now)
+        return [_to_langchain(candidate) for candidate in found]
+
+
+class CtxkitTextSplitter(TextSplitter):
+    """Splits with any ctxkit chunker: nothing is lost, and offsets are exact even in repetitive text.
+
+    Args:
+        chunker: default `RecursiveChunker()`.
+    """
+
+    def __init__(self, chunker: Chunker | None = None) -> None:
+        if chunker is None:
+            from ctxkit.chunking import RecursiveChunker
+
+            chunker = RecursiveChunker()
+        # The base class wants sizes in characters; ours are in tokens and belong to the chunker.
+        super().__init__(chunk_size=1, chunk_overlap=0, keep_separator=True, strip_whitespace=False)
+        self.chunker = chunker
+
+    def split_text(self, text: str) -> list[str]:
+        return [chunk.text for chunk in self.chunker.chunk(Document.from_text(text))]
+
+    def create_documents(
+        self, texts: list[str], metadatas: list[dict[Any, Any]] | None = None
+    ) -> list[LangChainDocument]:
+        documents: list[LangChainDocument] = []
+        for text, metadata in zip(texts, metadatas or [{} for _ in texts], strict=True):
+            source = str(metadata.get("source", ""))
+            for chunk in self.chunker.chunk(Document.from_text(text, source=source)):
+                extra: dict[str, Any] = {
+                    "start_index": chunk.span.start,
+                    "start": chunk.span.start,
+                    "end": chunk.span.end,
+                    "token_count": chunk.token_count,
+                }
+                if chunk.heading_path:
+                    extra["heading_path"] = list(chunk.heading_path)
+                documents.append(LangChainDocument(page_content=chunk.text, metadata={**metadata, **extra}))
+        return documents
+
+
+class CtxkitDocumentCompressor(BaseDocumentCompressor):
+    """Runs ctxkit stages (rerankers and compressors) over the documents of any LangChain retriever.
+
+    What is kept is said in `metadata["kept"]`: pairs of offsets into the document that came in.
+
+    Args:
+        stages: run in this order.
+        now: the time that recency counts from.
+        room: the tokens that compressors aim at.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    stages: list[Any]
+    now: datetime | None = None
+    room: int | None = None
+
+    def compress_documents(
+        self, documents: Sequence[LangChainDocument], query: str, callbacks: Callbacks | None = None
+    ) -> Sequence[LangChainDocument]:
+        asked = Query(query, now=self.now, room=self.room)
+        originals: dict[str, LangChainDocument] = {}
+        candidates: list[Candidate] = []
+        for rank, document in enumerate(documents):
+            candidate = _from_langchain(document, rank)
+            originals[candidate.chunk.id] = document
+            candidates.append(candidate)
+        for stage in self.stages:
+            step: Stage = stage
+            candidates = list(step(asked, candidates))
+        return [_compressed(candidate, originals[candidate.chunk.id]) for candidate in candidates]
+
+
+class CtxkitChatMessageHistory(BaseChatMessageHistory):
+    """A dialogue in a ctxkit store: ordered by sequence, safe with several writers, tool calls kept.
+
+    Args:
+        store: an open store, whose tenant owns the session.
+        session_id: the session; it is made when the first message comes.
+    """
+
+    def __init__(self, store: Store, session_id: str) -> None:
+        super().__init__()
+        self.store = store
+        self.session_id = session_id
+
+    @property
+    def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # a property, as the base class allows
+        stored = self.store.sessions.messages(self.session_id)
+        converted = convert_to_messages([message.to_openai() for message in stored])
+        for ours, theirs in zip(stored, converted, strict=True):
+            theirs.id = ours.id
+        return converted
+
+    def add_messages(self, messages: Sequence[BaseMessage]) -> None:
+        dicts = convert_to_openai_messages(list(messages), include_id=True)
+        self.store.sessions.append(self.session_id, [_message(value) for value in dicts])
+
+    def clear(self) -> None:
+        self.store.sessions.delete(self.session_id)
+
+
+def _message(value: Mapping[str, Any]) -> Message:
+    return Message.from_openai({key: item for key, item in value.items() if not (key == "id" and item is None)})
+
+
+def _to_langchain(candidate: Candidate) -> LangChainDocument:
+    chunk = candidate.chunk
+    metadata = {key: value for key, value in chunk.metadata.items() if key != "key"}
+    metadata |= {"start": chunk.span.start, "end": chunk.span.end, "score": candidate.score}
+    if candidate.kept is not None:
+        metadata["kept"] = [list(span) for span in candidate.kept]
+    return LangChainDocument(page_content=candidate.text, metadata=metadata, id=chunk.id)
+
+
+def _from_langchain(document: LangChainDocument, rank: int) -> Candidate:
+    text = document.page_content
+    source = str(document.metadata.get("source", ""))
+    key = document_id(f"{rank}\x00{source}\x00{document.id or text}")
+    chunk = Chunk(
+        id=f"{key}:0-{len(text)}",
+        document_id=key,
+        span=Span(0, len(text)),
+        text=text,
+        token_count=get_counter().count(text),
+        metadata=document.metadata,
+    )
+    score = document.metadata.get("score")
+    # Without a score the order is the signal: the first is best.
+    final = float(score) if isinstance(score, int | float) else 1.0 / (1 + rank)
+    return Candidate(chunk, {"final": min(1.0, max(0.0, final))})
+
+
+def _compressed(candidate: Candidate, original: LangChainDocument) -> LangChainDocument:
+    metadata = {**original.metadata, "score": candidate.score}
+    if candidate.kept is not None:
+        metadata["kept"] = [list(span) for span in candidate.kept]
+    return LangChainDocument(page_content=candidate.text, metadata=metadata, id=original.id)

@@ -1,0 +1,133 @@
+"""The LangChain adapter, by LangChain's own standard tests where they exist."""
+
+from __future__ import annotations
+
+import pytest
+
+from ctxkit import ContextEngine, Document
+from ctxkit.chunking import RecursiveChunker
+from ctxkit.compression import SentenceCompressor
+from ctxkit.errors import ConfigError
+from ctxkit.storage import Store
+
+pytest.importorskip("langchain_tests")
+
+from langchain_core.documents import Document as LangChainDocument
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_tests.integration_tests import RetrieversIntegrationTests
+
+from ctxkit_adapters.langchain import (
+    CtxkitChatMessageHistory,
+    CtxkitDocumentCompressor,
+    CtxkitRetriever,
+    CtxkitTextSplitter,
+)
+
+NOTES = [
+    "Keys rotate every month. The old key stays valid for a day.",
+    "To rotate a key, run the rotate command and restart the service.",
+    "Budgets are counted in tokens of the target model.",
+    "A key that leaked must be rotated at once.",
+    "Bananas grow in warm places.",
+]
+
+
+def open_engine() -> ContextEngine:
+    engine = ContextEngine.open("sqlite://", embedder="hash")
+    engine.ingest_documents(Document.from_text(text, source=f"note-{n}.md") for n, text in enumerate(NOTES))
+    return engine
+
+
+class TestRetrieverStandard(RetrieversIntegrationTests):
+    @property
+    def retriever_constructor(self) -> type[CtxkitRetriever]:
+        return CtxkitRetriever
+
+    @property
+    def retriever_constructor_params(self) -> dict:
+        return {"engine": open_engine(), "k": 2}
+
+    @property
+    def retriever_query_example(self) -> str:
+        return "how do I rotate a key"
+
+
+def test_retrieved_documents_say_where_they_stand() -> None:
+    engine = open_engine()
+    for document in CtxkitRetriever(engine=engine, k=3).invoke("rotate a key"):
+        source = document.metadata["source"]
+        text = NOTES[int(source.split("-")[1].split(".")[0])]
+        assert text[document.metadata["start"] : document.metadata["end"]] == document.page_content
+        assert 0 <= document.metadata["score"] <= 1
+
+
+def test_an_unknown_option_is_refused() -> None:
+    with pytest.raises(ConfigError, match="top_k"):
+        CtxkitRetriever(engine=open_engine()).invoke("rotate", None, top_k=3)
+
+
+def test_the_splitter_gives_true_offsets_in_repetitive_text() -> None:
+    text = "chunk chunk chunk. " * 60
+    splitter = CtxkitTextSplitter(RecursiveChunker(max_tokens=16))
+    documents = splitter.split_documents([LangChainDocument(page_content=text, metadata={"source": "a.txt", "n": 1})])
+    assert len(documents) > 10
+    position = 0
+    for document in documents:
+        start, end = document.metadata["start_index"], document.metadata["end"]
+        assert text[start:end] == document.page_content
+        assert start >= position
+        position = end
+        assert document.metadata["n"] == 1
+    assert "".join(splitter.split_text(text)).split() == text.split()
+
+
+def test_the_compressor_keeps_sentences_and_says_which() -> None:
+    text = "Bananas are yellow. Keys rotate every month. Apples are red. The sky is blue today."
+    compressor = CtxkitDocumentCompressor(stages=[SentenceCompressor(ratio=0.5)])
+    (kept,) = compressor.compress_documents([LangChainDocument(page_content=text, id="x")], "when do keys rotate")
+    assert "Keys rotate every month." in kept.page_content
+    assert "The sky is blue" not in kept.page_content
+    assert any("Keys rotate" in text[start:end] for start, end in kept.metadata["kept"])
+    assert kept.id == "x"
+
+
+def test_a_history_keeps_tool_calls_and_order(store: Store) -> None:
+    history = CtxkitChatMessageHistory(store, "alice")
+    call = {"id": "c1", "name": "look_up", "args": {"key": "a"}, "type": "tool_call"}
+    history.add_messages(
+        [
+            SystemMessage("Be brief."),
+            HumanMessage("What is a?"),
+            AIMessage("", tool_calls=[call]),
+            ToolMessage("42", tool_call_id="c1"),
+            AIMessage("It is 42."),
+        ]
+    )
+    messages = CtxkitChatMessageHistory(store, "alice").messages
+    assert [message.type for message in messages] == ["system", "human", "ai", "tool", "ai"]
+    assert messages[2].tool_calls[0]["args"] == {"key": "a"}
+    assert messages[3].tool_call_id == "c1"
+    history.add_user_message("Thanks.")
+    assert [message.content for message in history.messages][-1] == "Thanks."
+    history.clear()
+    assert history.messages == []
+
+
+def test_adding_a_message_twice_changes_nothing(store: Store) -> None:
+    history = CtxkitChatMessageHistory(store, "bob")
+    message = HumanMessage("Hello", id="m1")
+    history.add_messages([message])
+    history.add_messages([message])
+    assert len(history.messages) == 1
+
+
+async def _ask_twice(history: CtxkitChatMessageHistory) -> list[str]:
+    await history.aadd_messages([HumanMessage("one")])
+    await history.aadd_messages([HumanMessage("two")])
+    return [str(message.content) for message in await history.aget_messages()]
+
+
+def test_async_twins(store: Store) -> None:
+    import asyncio
+
+    assert asyncio.run(_ask_twice(CtxkitChatMessageHistory(store, "carol"))) == ["one", "two"]

@@ -1,0 +1,119 @@
+"""Bad input: one clear line with the remedy, exit code 1 or 2, no traceback, and nothing is lost."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EMBED = ("--embedder", "hash")
+
+
+def refuses(result: Any, code: int, *words: str) -> None:
+    assert result.code == code, (result.code, result.out, result.err)
+    lines = result.err.strip().splitlines()
+    assert len(lines) == 1, result.err
+    assert "Traceback" not in result.err
+    for word in words:
+        assert word.lower() in lines[0].lower(), lines[0]
+
+
+def test_one_unreadable_file_does_not_stop_the_batch(ctxkit: Any, notes: Path) -> None:
+    (notes / "broken.pdf").write_bytes(b"%PDF-1.7\nnot really a pdf")
+    result = ctxkit("ingest", "notes", *EMBED, "--json")
+    assert result.code == 1
+    assert result.json["documents"] == 3
+    (failed,) = result.json["failed"]
+    assert failed["source"].endswith("broken.pdf") and failed["error"]
+    assert ctxkit("search", "signing key", *EMBED, "--json").json
+
+
+def test_a_path_that_is_not_there(ctxkit: Any, notes: Path) -> None:
+    result = ctxkit("ingest", "nowhere", "notes", *EMBED, "--json")
+    assert result.code == 1
+    assert result.json["documents"] == 3
+    assert "nowhere" in result.json["failed"][0]["source"]
+
+
+def test_an_empty_folder(ctxkit: Any, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    result = ctxkit("ingest", "empty", *EMBED, "--json")
+    assert result.code == 0 and result.json["documents"] == 0
+    assert ctxkit("search", "anything", *EMBED, "--json").json == []
+    prompt = ctxkit("assemble", "anything?", *EMBED, "--json")
+    assert prompt.code == 0 and not any(segment["sources"] for segment in prompt.json["segments"])
+
+
+def test_no_store_yet(ctxkit: Any) -> None:
+    refuses(ctxkit("search", "anything", *EMBED), 1, "ingest")
+
+
+def test_a_store_that_is_not_ours(ctxkit: Any, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "other.db") as database:
+        database.execute("create table users (id integer)")
+    database.close()
+    before = (tmp_path / "other.db").read_bytes()
+    refuses(ctxkit("search", "x", *EMBED, "--store", "sqlite:///other.db"), 1, "not a ctxkit store")
+    (tmp_path / "x.md").write_text("x")
+    refuses(ctxkit("ingest", "x.md", *EMBED, "--store", "sqlite:///other.db"), 1, "not a ctxkit store")
+    assert (tmp_path / "other.db").read_bytes() == before
+    (tmp_path / "text.db").write_text("this is not a database at all, it is a letter to my aunt " * 30)
+    refuses(ctxkit("search", "x", *EMBED, "--store", "sqlite:///text.db"), 1)
+
+
+def test_a_store_of_a_newer_version(ctxkit: Any, notes: Path, tmp_path: Path) -> None:
+    ctxkit("ingest", "notes", *EMBED)
+    with sqlite3.connect(tmp_path / ".ctxkit" / "store.db") as database:
+        database.execute("update alembic_version set version_num = '9999'")
+    database.close()
+    refuses(ctxkit("search", "x", *EMBED), 1, "newer")
+
+
+@pytest.mark.parametrize("url", ["nonsense", "mysql://host/db", "sqlite:///no/such/folder/\x00.db"])
+def test_an_address_that_is_none(ctxkit: Any, url: str) -> None:
+    result = ctxkit("search", "x", *EMBED, "--store", url)
+    assert result.code in (1, 2)
+    assert len(result.err.strip().splitlines()) == 1
+
+
+def test_a_server_that_is_not_there(ctxkit: Any) -> None:
+    refuses(ctxkit("search", "x", *EMBED, "--store", "postgresql+psycopg://nobody@127.0.0.1:9/none"), 1)
+
+
+def test_a_model_that_is_not_installed(ctxkit: Any, notes: Path) -> None:
+    ctxkit("ingest", "notes", *EMBED)
+    refuses(ctxkit("ask", "x", *EMBED, "--model", "local:no-such-model"), 1, "models")
+    refuses(ctxkit("ask", "x", *EMBED, "--model", "nonsense:x"), 2)
+
+
+def test_a_budget_smaller_than_its_mandatory_parts(ctxkit: Any, notes: Path) -> None:
+    ctxkit("ingest", "notes", *EMBED)
+    refuses(ctxkit("assemble", "x" * 4000, "--budget", 100, *EMBED), 1, "question", "too many")
+    refuses(ctxkit("assemble", "x", "--budget", 0, *EMBED), 2)
+    refuses(ctxkit("assemble", "x", "--budget", 100, "--reserve", 100, *EMBED), 2)
+
+
+def test_wrong_usage(ctxkit: Any, notes: Path) -> None:
+    ctxkit("ingest", "notes", *EMBED)
+    assert ctxkit("ingest").code == 2
+    assert ctxkit("nonsense").code == 2
+    refuses(ctxkit("chunk", "notes/keys.md", "--chunker", "nonsense"), 2, "recursive")
+    refuses(ctxkit("chunk", "notes/keys.md", "--max-tokens", 0), 2)
+    refuses(ctxkit("chunk", "nowhere.md"), 1, "nowhere.md")
+    refuses(ctxkit("search", "x", *EMBED, "--filter", "nonsense"), 2, "KEY=VALUE")
+    refuses(ctxkit("search", "x", *EMBED, "--now", "yesterday"), 2)
+    refuses(ctxkit("search", "x", *EMBED, "-k", 0), 2)
+    refuses(ctxkit("search", "x", "--embedder", "nonsense"), 2, "minilm")
+    refuses(ctxkit("assemble", "x", *EMBED, "--payload", "{"), 2, "JSON")
+    refuses(ctxkit("assemble", "x", *EMBED, "--section", "history"), 2, "--section")
+    refuses(ctxkit("assemble", "x", *EMBED, "--template", "nowhere@production"), 1, "nowhere")
+    refuses(ctxkit("sessions", "append", "s", "{}", "--raw"), 1)
+
+
+def test_debug_shows_the_traceback(ctxkit: Any) -> None:
+    from ctxkit.errors import StorageError
+
+    with pytest.raises(StorageError):
+        ctxkit("--debug", "search", "anything", *EMBED)
