@@ -1,0 +1,375 @@
+"""Where plain text may be cut: graphemes, protected blocks (code fences, table rows), sentences; and its index terms.
+
+Everything here works on character offsets, takes any string (lone surrogates and NUL included) and is linear in its
+length. None of it knows a language by name; the few abbreviations are those of English prose.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Iterator
+
+import regex
+
+from ctxkit.documents import Span
+
+__all__ = [
+    "Graphemes",
+    "code_fences",
+    "is_grapheme_boundary",
+    "protected_spans",
+    "sentence_breaks",
+    "sentence_spans",
+    "table_rows",
+    "words",
+]
+
+# ---------------------------------------------------------------------------------------------- graphemes
+
+# Characters of which no two, side by side, share a grapheme: what the standard calls Other and Control, as ranges that
+# `re` scans fast (a test checks them against the Unicode property). CR is here because CR LF is looked at separately.
+_PLAIN = (
+    "\x00-\u02ff\u0370-\u0482\u048a-\u0590\u1e00-\u200a\u2010-\u2027\u2030-\u205e\u2070-\u20cf\u2100-\u2cee"
+    "\u3000-\u3029\u3030-\u3098\u309b-\ua66e\uac00-\ud7a3\ue000-\ufb1d\uff00-\uff9d\U00020000-\U0002fa1f"
+)
+_NOT_PLAIN = re.compile(f"[^{_PLAIN}]")
+_REGION = re.compile(f"[{_PLAIN}]?(?:[^{_PLAIN}]++[{_PLAIN}]?+)++")
+
+# `\X` looks back over a whole run of regional indicators at each of them: flags are paired here instead.
+_CLUSTER = regex.compile(
+    r"\p{GCB=Prepend}*+\p{GCB=RI}\p{GCB=RI}[\p{GCB=Extend}\p{GCB=ZWJ}\p{GCB=SpacingMark}]*+|\X", regex.DOTALL
+)
+
+
+class Graphemes:
+    """The grapheme clusters of a text: what a reader takes for one character.
+
+    Built in one linear pass, and in almost none where the text has no combining characters; a lookup is logarithmic.
+
+    Source: Unicode Standard Annex 29, extended grapheme clusters.
+
+    Example:
+        >>> Graphemes("e\\u0301!").floor(1), Graphemes("e\\u0301!").ceil(1)
+        (0, 2)
+    """
+
+    __slots__ = ("_ends", "_starts", "_text")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        if text.isascii() or _NOT_PLAIN.search(text) is None:
+            return
+        for region in _REGION.finditer(text):
+            for cluster in _CLUSTER.finditer(text, region.start(), region.end()):
+                if cluster.end() - cluster.start() > 1:
+                    self._starts.append(cluster.start())
+                    self._ends.append(cluster.end())
+
+    def around(self, position: int) -> Span | None:
+        """The grapheme that `position` is inside of, or None where it is a boundary."""
+        text = self._text
+        if not 0 < position < len(text):
+            return None
+        if text[position] == "\n" and text[position - 1] == "\r":
+            return Span(position - 1, position + 1)
+        at = bisect_right(self._starts, position - 1) - 1
+        if at >= 0 and position < self._ends[at]:
+            return Span(self._starts[at], self._ends[at])
+        return None
+
+    def floor(self, position: int) -> int:
+        """The last boundary at or before `position`."""
+        cluster = self.around(position)
+        return position if cluster is None else cluster.start
+
+    def ceil(self, position: int) -> int:
+        """The first boundary at or after `position`."""
+        cluster = self.around(position)
+        return position if cluster is None else cluster.end
+
+
+def is_grapheme_boundary(text: str, position: int) -> bool:
+    """Whether a cut at `position` splits no grapheme. For many positions of one text, build `Graphemes` once."""
+    return Graphemes(text).around(position) is None
+
+
+# ------------------------------------------------------------------------------------------- protected blocks
+
+_FENCE_LINE = re.compile(r"^ {0,3}(?P<mark>`{3,}+|~{3,}+)(?P<info>[^\n]*)", re.MULTILINE)
+_PIPE_LINE = re.compile(r"^[^\S\n]*+(?P<row>\|[^\n]*)", re.MULTILINE)
+_DELIMITER_LINE = re.compile(r"^[^\S\n]*+:?-++:?[^\S\n]*+(?:\|[^\S\n]*+:?-++:?[^\S\n]*+)++$", re.MULTILINE)
+
+
+def code_fences(text: str) -> list[Span]:
+    """The fenced code blocks, from the opening mark to the end of the closing line; one that is never closed lasts to
+    the end of the text.
+
+    Source: CommonMark 0.31, section 4.5.
+
+    Example:
+        >>> code_fences("a\\n```\\nb\\n```\\nc")
+        [Span(start=2, end=11)]
+    """
+    if "```" not in text and "~~~" not in text:
+        return []
+    fences: list[Span] = []
+    opened, mark = -1, ""
+    for line in _FENCE_LINE.finditer(text):
+        found, info = line["mark"], line["info"]
+        if opened < 0:
+            if found[0] == "~" or "`" not in info:
+                opened, mark = line.start("mark"), found
+        elif found[0] == mark[0] and len(found) >= len(mark) and not info.strip():
+            fences.append(Span(opened, line.end("mark")))
+            opened = -1
+    if opened >= 0:
+        fences.append(Span(opened, len(text)))
+    return fences
+
+
+def table_rows(text: str) -> list[Span]:
+    """The rows of Markdown tables, without the white space around them: each line that opens with a pipe, and the rows
+    of tables written without outer pipes, which a delimiter line (`--- | ---`) gives away.
+
+    Example:
+        >>> table_rows("a\\n| b | c |\\n")
+        [Span(start=2, end=11)]
+    """
+    if "|" not in text:
+        return []
+    rows = {line.start("row"): line.start("row") + len(line["row"].rstrip()) for line in _PIPE_LINE.finditer(text)}
+    done = 0
+    for delimiter in _DELIMITER_LINE.finditer(text):
+        if delimiter.start() < done:
+            continue
+        above = text.rfind("\n", 0, max(0, delimiter.start() - 1)) + 1
+        if "|" not in text[above : max(0, delimiter.start() - 1)]:
+            continue
+        position = above
+        while position < len(text):
+            end = text.find("\n", position)
+            end = len(text) if end < 0 else end
+            line = text[position:end]
+            if "|" not in line:
+                break
+            start = position + len(line) - len(line.lstrip())
+            rows[start] = position + len(line.rstrip())
+            position = end + 1
+        done = position
+    return [Span(start, end) for start, end in sorted(rows.items())]
+
+
+def protected_spans(text: str) -> list[Span]:
+    """Code fences, and table rows outside them: sorted and disjoint. A chunk may begin or end at their edges only."""
+    fences = code_fences(text)
+    rows = table_rows(text)
+    if not fences or not rows:
+        return fences or rows
+    starts = [fence.start for fence in fences]
+    kept = list(fences)
+    for row in rows:
+        at = bisect_right(starts, row.start) - 1
+        if (at < 0 or row.start >= fences[at].end) and (at + 1 >= len(fences) or row.end <= fences[at + 1].start):
+            kept.append(row)
+    return sorted(kept)
+
+
+# ------------------------------------------------------------------------------------------------ sentences
+
+_CJK_STOPS = "。！？｡"
+_STOPS = ".!?…‼⁇⁈⁉؟۔।॥։።"
+_CLOSERS = "\"'”’»›)\\]}」』）》】〉〕*_"
+_LINE_ENDS = "\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
+_HAN = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+
+# Every branch begins where a run begins and takes it whole, so that no run is read twice.
+_BREAK = re.compile(
+    f"(?P<latin>(?<![{_STOPS}])[{_STOPS}]++(?P<closed>[{_CLOSERS}]*+)(?:\\s++|\\Z))"
+    f"|(?P<cjk>(?<![{_CJK_STOPS}])[{_CJK_STOPS}]++[{_STOPS}{_CJK_STOPS}{_CLOSERS}]*+\\s*+"
+    f"|(?<![{_STOPS}])[!?]++(?=[{_HAN}]))"
+    f"|(?P<line>[{_LINE_ENDS}]\\s*+)"
+)
+_LINE_END = re.compile(f"[{_LINE_ENDS}]")
+_BLANK_LINE = re.compile(r"(?:\r\n?|\n)[^\S\r\n]*(?:\r\n?|\n)|\u2029|\x0c")
+_MARKER = re.compile(r"(?:[-*+•‣–]|#{1,6}|\d{1,9}[.)]|[a-z][.)]|\[\d+\]|>)[ \t]|\||```|~~~|[-=*_]{3}")
+_WORD_BEFORE = re.compile(r"[^\W_][\w.]*\Z")
+
+# Abbreviations that a name or a number follows, so that a capital after them proves nothing...
+_TITLES = "mr mrs ms dr prof st mt gen col maj capt lt sgt cpl rev hon gov sen rep pres messrs mme mlle"
+_REFERENCES = "vs cf viz e.g i.e eg ie fig figs eq eqs no nos vol vols pp ch sec art op ref refs al approx ca dept est"
+_MONTHS = "jan feb mar apr jun jul aug sep sept oct nov dec"
+_NEVER_LAST = frozenset(f"{_TITLES} {_REFERENCES} {_MONTHS}".split())
+# ...and those that may end a sentence, which a small letter after them denies.
+_ENDINGS = "etc inc ltd co corp bros jr sr ave blvd rd univ assn ed eds min max avg dist"
+_MAYBE_LAST = frozenset(_ENDINGS.split())
+_LONGEST_ABBREVIATION = 8
+_WRAPPED_WIDTHS = range(30, 120)
+
+
+def _ends_sentence(text: str, found: re.Match[str]) -> bool:
+    """Whether a run of stop marks, with the white space after it, ends a sentence."""
+    stop, after = found.start(), found.end()
+    if after >= len(text):
+        return True
+    small = text[after].islower()
+    if small and (found["closed"] or text[stop] == "…" or text.startswith("..", stop)):
+        return False  # "Who?" he asked... and left
+    if text[stop] != "." or text.startswith("..", stop):
+        return True
+    before = _WORD_BEFORE.search(text, max(0, stop - _LONGEST_ABBREVIATION), stop)
+    if before is None:
+        return True
+    word = before[0]
+    if word.lower() in _NEVER_LAST:
+        return False
+    if small and (word.lower() in _MAYBE_LAST or "." in word):
+        return False
+    if len(word) == 1 and word.isalpha():  # an initial: J. Smith
+        return word == "I" or not (word.isupper() or small)
+    if word.isdigit() and len(word) <= 3:  # "1. Item", and not "in 12. Then"
+        return bool(_line_before(text, before.start()).strip())
+    return True
+
+
+def _line_before(text: str, position: int) -> str:
+    """What stands on the line before `position`; of a long line, its last characters."""
+    begin = max(0, position - _WRAPPED_WIDTHS.stop)
+    return text[max(begin, text.rfind("\n", begin, position) + 1, text.rfind("\r", begin, position) + 1) : position]
+
+
+def _opens_block(text: str, start: int, end: int) -> bool:
+    """Whether what follows the white space `text[start:end]` begins a paragraph, an item, a heading or a row."""
+    if end >= len(text):
+        return True
+    if _LINE_END.search(text, start, end) is None:
+        return False
+    return _BLANK_LINE.search(text, start, end) is not None or _MARKER.match(text, end) is not None
+
+
+def _ends_line(text: str, start: int, end: int) -> bool:
+    """Whether the white space `text[start:end]`, which begins with a line end, ends more than a wrapped line."""
+    if _opens_block(text, start, end):
+        return True
+    line = _line_before(text, start).strip()
+    if not line or " | " in line:
+        return True
+    if text[end].islower():
+        return len(line) < _WRAPPED_WIDTHS.start
+    # A line of a usual width that stops in the middle of a phrase was wrapped there.
+    stops = not (line[-1].isalnum() or line[-1] in ",;-–—'’\"”“")
+    opens = text[end].isalnum() or text[end] in "“\"‘'(_"
+    return not (not stops and opens and len(line) in range(55, 110))
+
+
+def sentence_breaks(text: str, start: int = 0, end: int | None = None) -> Iterator[int]:
+    """The positions in `(start, end]` at which a sentence ends, the white space after it included, in order.
+
+    A break does not mind protected blocks; `sentence_spans` does. Linear in `end - start`.
+    """
+    for found in _BREAK.finditer(text, start, len(text) if end is None else end):
+        match found.lastgroup:
+            case "cjk":
+                yield found.end()
+            case "latin":
+                # An abbreviation at the end of a paragraph does end its sentence.
+                if _ends_sentence(text, found) or _opens_block(text, found.start(), found.end()):
+                    yield found.end()
+            case _:
+                if _ends_line(text, found.start(), found.end()):
+                    yield found.end()
+
+
+def sentence_spans(text: str) -> list[Span]:
+    """The sentences of a text as contiguous spans that cover all of it.
+
+    White space after a sentence belongs to it. A code fence is one sentence, and so is a table row, a list item's line
+    and a heading; a line break inside wrapped prose ends nothing. Abbreviations, initials and decimals do not end a
+    sentence; `。！？` do, with or without a space. Linear in the length of the text.
+
+    Example:
+        >>> [span.slice("Dr. No left. 他走了。好！") for span in sentence_spans("Dr. No left. 他走了。好！")]
+        ['Dr. No left. ', '他走了。', '好！']
+    """
+    spans: list[Span] = []
+    position = 0
+
+    def close(end: int) -> None:
+        nonlocal position
+        if end > position:
+            spans.append(Span(position, end))
+            position = end
+
+    def prose(end: int) -> None:
+        for at in sentence_breaks(text, position, end):
+            close(at)
+        close(end)
+
+    for block in protected_spans(text):
+        prose(block.start)
+        after = _skip_space(text, block.end)
+        close(after)
+    prose(len(text))
+    return _without_blank(text, spans)
+
+
+_SPACE = re.compile(r"\s*+")
+
+
+def _skip_space(text: str, position: int) -> int:
+    found = _SPACE.match(text, position)
+    return found.end() if found else position
+
+
+def _without_blank(text: str, spans: list[Span]) -> list[Span]:
+    """The same cover with spans of white space joined to the sentence before, or after where there is none before."""
+    joined: list[Span] = []
+    for span in spans:
+        if joined and (span.slice(text).isspace() or joined[-1].slice(text).isspace()):
+            joined[-1] = Span(joined[-1].start, span.end)
+        else:
+            joined.append(span)
+    return joined
+
+
+# -------------------------------------------------------------------------------------------------- index terms
+
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7af\uf900-\ufaff\uff66-\uff9d\U00020000-\U0003ffff"
+)
+_TERM = regex.compile(f"(?P<run>[{_UNSPACED}]+)|(?:(?![{_UNSPACED}])[\\p{{L}}\\p{{M}}\\p{{N}}])+(?:'[\\p{{L}}]+)*")
+_ASCII_TERM = re.compile(r"[a-z0-9]+(?:'[a-z]+)*")
+
+
+def words(text: str) -> list[str]:
+    """The index terms of a text, lower-cased and in order, not stemmed.
+
+    Words of letters, marks and digits after compatibility normalisation (NFKC); a possessive `'s` is dropped. Runs in
+    scripts that are written without spaces (Chinese, Japanese, Thai; and Korean) give their character bigrams, a run
+    of one its single character.
+
+    Example:
+        >>> words("The cat's 3 mats 我爱你")
+        ['the', 'cat', '3', 'mats', '我爱', '爱你']
+    """
+    if text.isascii():
+        return [_unpossessed(term) for term in _ASCII_TERM.findall(text.lower())]
+    terms: list[str] = []
+    folded = unicodedata.normalize("NFKC", text).lower().replace("’", "'")
+    for found in _TERM.finditer(folded):
+        term = found[0]
+        if found["run"] is None:
+            terms.append(_unpossessed(term))
+        elif len(term) == 1:
+            terms.append(term)
+        else:
+            terms.extend(term[at : at + 2] for at in range(len(term) - 1))
+    return terms
+
+
+def _unpossessed(term: str) -> str:
+    return term[:-2] if term.endswith("'s") else term
