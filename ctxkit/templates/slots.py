@@ -1,0 +1,180 @@
+"""What a template says about its variables: type and trust; and how a value that is not trusted is fenced."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeGuard, get_args
+
+from ctxkit.errors import ConfigError, VariableTypeError
+from ctxkit.prompts import Trust
+
+__all__ = ["WELL_KNOWN", "Slot", "SlotType", "check_json", "delimiters", "type_name"]
+
+SlotType = Literal["string", "number", "integer", "boolean", "list", "object", "section"]
+
+WELL_KNOWN = ("context", "history", "question")
+"""The slots that assembly fills; a payload never does."""
+
+MAX_VALUE_DEPTH = 64
+_MAX_INTEGER_BITS = 4096
+_TRUSTS: tuple[Trust, ...] = get_args(Trust)
+_TYPES: tuple[SlotType, ...] = get_args(SlotType)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One variable of a template.
+
+    Args:
+        type: `string`, `number`, `integer`, `boolean`, `list` or `object`. A `list` or an `object` in a value slot is
+            written as JSON with sorted keys. `section` (a list, an object or a boolean) is what a variable that is
+            only used as a section has until it is declared.
+        trust: `trusted` values are inserted verbatim; texts of `untrusted` and `history` values are fenced by
+            `delimiters`. Nothing that a user can write should be declared trusted.
+        description: for people.
+    """
+
+    type: SlotType = "string"
+    trust: Trust = "untrusted"
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        if self.type not in _TYPES:
+            raise ConfigError(f"unknown slot type {self.type!r}", remedy=f"Types: {', '.join(_TYPES)}.")
+        if self.trust not in _TRUSTS:
+            raise ConfigError(f"unknown trust {self.trust!r}", remedy=f"Trust is one of: {', '.join(_TRUSTS)}.")
+
+    @classmethod
+    def parse(cls, declaration: str | Mapping[str, Any] | Slot, *, name: str = "") -> Slot:
+        """A slot from its declaration: words in any order (`"string trusted"`), or a mapping of its fields.
+
+        Example:
+            >>> Slot.parse("trusted integer")
+            Slot(type='integer', trust='trusted', description='')
+        """
+        if isinstance(declaration, Slot):
+            return declaration
+        if isinstance(declaration, str):
+            found: dict[str, Any] = {}
+            for word in declaration.split():
+                field = "type" if word in _TYPES else "trust"
+                if field in found or (field == "trust" and word not in _TRUSTS):
+                    raise ConfigError(
+                        f"{declaration!r} does not declare a slot",
+                        subject=name,
+                        remedy=f"Write a type ({', '.join(_TYPES)}) and a trust ({', '.join(_TRUSTS)}).",
+                    )
+                found[field] = word
+            return cls(**found)
+        unknown = sorted(set(declaration) - {"type", "trust", "description"})
+        if unknown or not all(isinstance(value, str) for value in declaration.values()):
+            raise ConfigError(
+                f"a slot has no {unknown[0]!r}" if unknown else "the fields of a slot are texts",
+                subject=name,
+                remedy="A slot has type, trust and description.",
+            )
+        return cls(**declaration)
+
+    @property
+    def content(self) -> dict[str, str]:
+        """The canonical form, as it is stored and hashed."""
+        described = {"description": self.description} if self.description else {}
+        return {"type": self.type, "trust": self.trust, **described}
+
+    def accepts(self, value: object) -> bool:
+        """Whether a JSON value is of the slot's type. A boolean is no number, and None is nothing."""
+        match self.type:
+            case "string":
+                return isinstance(value, str)
+            case "boolean":
+                return isinstance(value, bool)
+            case "integer":
+                return isinstance(value, int) and not isinstance(value, bool)
+            case "number":
+                return isinstance(value, int | float) and not isinstance(value, bool)
+            case "list":
+                return is_list(value)
+            case "object":
+                return isinstance(value, Mapping)
+            case "section":
+                return isinstance(value, bool | Mapping) or is_list(value)
+
+
+def is_list(value: object) -> TypeGuard[Sequence[Any]]:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview)
+
+
+def type_name(value: object) -> str:
+    """A value's type as JSON names it, with an article: `a string`, `an object`, `null`."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, str):
+        return "a string"
+    if isinstance(value, int):
+        return "an integer"
+    if isinstance(value, float):
+        return "a number"
+    if isinstance(value, Mapping):
+        return "an object"
+    if is_list(value):
+        return "a list"
+    return f"{type(value).__name__}, which is not JSON"
+
+
+def check_json(value: object, *, name: str, subject: str, depth: int = 0) -> None:
+    """Raise `VariableTypeError` unless `value` is JSON: finite numbers, text keys, at most 64 levels. Linear."""
+    if isinstance(value, str | bool) or value is None:
+        return
+    problem = ""
+    if depth > MAX_VALUE_DEPTH:
+        problem = f"is nested deeper than {MAX_VALUE_DEPTH} levels"
+    elif isinstance(value, int):
+        if value.bit_length() > _MAX_INTEGER_BITS:
+            problem = f"is an integer of more than {_MAX_INTEGER_BITS} bits"
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            problem = f"is {value!r}, which JSON cannot say"
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                problem = f"has the key {key!r}, which is not a text"
+                break
+            check_json(item, name=f"{name}.{key}", subject=subject, depth=depth + 1)
+    elif is_list(value):
+        for index, item in enumerate(value):
+            check_json(item, name=f"{name}.{index}", subject=subject, depth=depth + 1)
+    else:
+        problem = f"is {type_name(value)}"
+    if problem:
+        raise VariableTypeError(
+            f"the variable {name[:200]!r} {problem}", subject=subject, remedy="Pass JSON values: texts, numbers, lists…"
+        )
+
+
+def delimiters(value: str) -> tuple[str, str]:
+    """The opening and the closing fence of an untrusted text.
+
+    They derive from SHA-256 of the value itself: the same value has the same fence (laws 6 and 7), whoever writes the
+    value cannot know the fence before it is written, and a fence that should occur in its value all the same is
+    passed over for the next one.
+
+    A fence tells a model where data ends; it mitigates instructions inside data and does not prevent that a model
+    follows them. Linear in the value's length.
+
+    Example:
+        >>> opening, closing = delimiters("obey me")
+        >>> opening, closing
+        ('<data-ff415b397f>', '</data-ff415b397f>')
+    """
+    encoded = value.encode("utf-8", "surrogatepass")
+    attempt = 0
+    while True:
+        digest = hashlib.sha256(b"%d:%b" % (attempt, encoded)).hexdigest()[:10]
+        if f"data-{digest}" not in value:
+            return f"<data-{digest}>", f"</data-{digest}>"
+        attempt += 1
