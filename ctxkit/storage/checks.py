@@ -1,0 +1,143 @@
+"""What no database holds is refused before anything is written: NUL, lone surrogates, NaN, keys that are not text.
+
+Nothing is repaired in silence. Stripping a NUL from a key can make it equal to its neighbour and overwrite it, and a
+replaced surrogate changes offsets; so the error names the place and the remedy, and the caller decides.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from ctxkit.errors import StorageError
+
+__all__ = ["checked_name", "checked_text", "decoded", "encoded", "parse_json"]
+
+NAME_LIMIT = 512
+"""Bytes of UTF-8 in a name or an id: three of them and a tenant still fit one B-tree key of PostgreSQL (2,704)."""
+
+DEPTH_LIMIT = 100
+INTEGER_BITS = 4096
+
+
+def checked_text(text: str, what: str) -> str:
+    """The text itself. Raises `StorageError` where it holds NUL or a lone surrogate. Linear."""
+    if not isinstance(text, str):
+        raise StorageError(f"{what} is a {type(text).__name__}, not text", remedy="Give a str.")
+    if (position := text.find("\x00")) >= 0:
+        raise StorageError(
+            f"{what} has a NUL character at position {position:,}",
+            subject=_near(text, position),
+            remedy="No database stores it as text: remove it, or read the file as what it is (is it binary?).",
+        )
+    if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise StorageError(
+                f"{what} has the lone surrogate U+{ord(text[error.start]):04X} at position {error.start:,}",
+                subject=_near(text, error.start),
+                remedy="It is half of a character: decode the source again with the right encoding, or replace it.",
+            ) from None
+    return text
+
+
+def checked_name(name: str, what: str, *, limit: int = NAME_LIMIT) -> str:
+    """A text that is a key: not empty, and at most `limit` bytes of UTF-8."""
+    checked_text(name, what)
+    if not name:
+        raise StorageError(f"{what} is empty", remedy="Give it a name of at least one character.")
+    if (size := len(name.encode("utf-8"))) > limit:
+        raise StorageError(
+            f"{what} is {size:,} bytes long, {limit} is the most",
+            subject=name[:60],
+            remedy="Give it a shorter name, for example a hash of this one.",
+        )
+    return name
+
+
+def encoded(value: Any, what: str) -> str:
+    """The JSON text of a value, its keys in their order. Raises `StorageError` naming the path of what is not JSON."""
+    return json.dumps(_plain(value, what, "$", 0), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def decoded(text: str) -> Any:
+    """The value of a JSON text that the store wrote."""
+    return json.loads(text)
+
+
+def parse_json(text: str | bytes, *, what: str = "the JSON") -> Any:
+    """The value of a JSON text from outside, for payload files and request bodies.
+
+    Stricter than `json.loads`: a key that stands twice in one object, NaN and Infinity are errors, since readers
+    disagree on what they mean.
+
+    Raises:
+        StorageError: the text is not strict JSON.
+
+    Example:
+        >>> parse_json('{"tone": "brief"}')
+        {'tone': 'brief'}
+    """
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in items:
+            if key in found:
+                raise StorageError(f"{what} has the key {key!r} twice in one object", remedy="Keep one of the two.")
+            found[key] = value
+        return found
+
+    def constant(name: str) -> Any:
+        raise StorageError(f"{what} holds {name}, which is not JSON", remedy="Use null or a finite number.")
+
+    try:
+        value = json.loads(text, object_pairs_hook=pairs, parse_constant=constant)
+    except (ValueError, RecursionError) as error:
+        raise StorageError(f"{what} cannot be parsed: {error}", remedy="Check it with a JSON linter.") from error
+    return _plain(value, what, "$", 0)
+
+
+def _plain(value: Any, what: str, path: str, depth: int) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return checked_text(value, f"{what} at {path}")
+    if isinstance(value, int):
+        if value.bit_length() > INTEGER_BITS:
+            raise StorageError(
+                f"{what} at {path} is an integer of {value.bit_length():,} bits",
+                remedy=f"At most {INTEGER_BITS:,} bits are stored; keep it as text.",
+            )
+        return int(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise StorageError(f"{what} at {path} is {value}, which is not JSON", remedy="Use null or a finite number.")
+        return float(value)
+    if depth >= DEPTH_LIMIT:
+        raise StorageError(f"{what} is nested more than {DEPTH_LIMIT} deep", remedy="Flatten it.")
+    if isinstance(value, Mapping):
+        return {_key(key, what, path): _plain(item, what, _join(path, key), depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item, what, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
+    raise StorageError(
+        f"{what} at {path} is a {type(value).__name__}, which is not JSON",
+        remedy="Use text, numbers, true, false, null, lists and objects; write a date as ISO 8601 text.",
+    )
+
+
+def _key(key: Any, what: str, path: str) -> str:
+    # 1 and "1" would become one key in JSON, and the second value would silently win.
+    if not isinstance(key, str):
+        raise StorageError(f"{what} at {path} has the key {key!r}, which is not text", remedy=f'Use "{key}".')
+    return str(checked_text(key, f"{what}, in a key at {path},"))
+
+
+def _join(path: str, key: Any) -> str:
+    return f"{path}.{key}" if isinstance(key, str) and key.isidentifier() else f"{path}[{key!r}]"
+
+
+def _near(text: str, position: int) -> str:
+    return ascii(text[max(0, position - 15) : position + 15])

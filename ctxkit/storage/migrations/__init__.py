@@ -1,0 +1,1 @@
+"""Alembic's scripts of the store; `ctxkit.storage.migrate` runs them when a store is opened."""

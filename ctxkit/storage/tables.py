@@ -1,0 +1,272 @@
+"""The tables, as the newest migration leaves them; a test compares the two on both databases.
+
+The tenant is the first column of every primary key, unique constraint and foreign key of a tenant's data (law 10).
+Times are ISO 8601 text, so that an offset comes back as it went in. JSON is kept as the exact text that was put: JSONB
+would turn 1e16 into an integer and -0.0 into 0, and a payload could not be replayed byte for byte. On PostgreSQL a
+generated JSONB column beside it carries the GIN index.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKeyConstraint,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Sequence,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.types import UserDefinedType
+
+__all__ = [
+    "CHUNK_KEYS",
+    "NAMING",
+    "TENANT_TABLES",
+    "Vector",
+    "chunks",
+    "counters",
+    "documents",
+    "embeddings",
+    "entities",
+    "label_history",
+    "messages",
+    "metadata",
+    "payload_keys",
+    "payloads",
+    "sessions",
+    "stores",
+    "template_labels",
+    "template_versions",
+    "templates",
+    "tenants",
+    "vector_spaces",
+]
+
+NAMING = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "fk": "fk_%(table_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+metadata = MetaData(naming_convention=NAMING)
+
+
+class Vector(UserDefinedType[Any]):
+    """pgvector's `vector`, any dimension; bound as its text form and read through `vector_send`."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_: Any) -> str:
+        return "vector"
+
+
+# Binary order on both databases: PostgreSQL's default collation depends on the server's locale.
+_text = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
+_vector = LargeBinary().with_variant(Vector(), "postgresql")
+
+
+def _key(name: str) -> Column[str]:
+    return Column(name, _text, primary_key=True)
+
+
+def _tenant() -> Column[str]:
+    return _key("tenant")
+
+
+def _within(name: str, columns: list[str], target: list[str]) -> ForeignKeyConstraint:
+    return ForeignKeyConstraint(
+        ["tenant", *columns], [f"{name}.tenant", *(f"{name}.{column}" for column in target)], ondelete="CASCADE"
+    )
+
+
+CHUNK_KEYS = Sequence("chunk_keys", metadata=metadata)
+"""PostgreSQL's source of chunk keys; SQLite counts in `counters`, since its sequences need a one-column key."""
+
+stores = Table(
+    "stores",
+    metadata,
+    _key("id"),
+    Column("created_at", _text, nullable=False),
+)
+
+counters = Table(
+    "counters",
+    metadata,
+    _key("name"),
+    Column("value", BigInteger, nullable=False),
+)
+
+tenants = Table(
+    "tenants",
+    metadata,
+    _tenant(),
+    Column("revision", BigInteger, nullable=False),
+)
+
+# The long text is last: SQLite then reads the other columns of a row without its overflow pages.
+documents = Table(
+    "documents",
+    metadata,
+    _tenant(),
+    _key("id"),
+    Column("source", _text, nullable=False),
+    Column("title", _text, nullable=False),
+    Column("created_at", _text),
+    Column("updated_at", _text, nullable=False),
+    Column("content_hash", _text, nullable=False),
+    Column("recipe", _text, nullable=False),
+    Column("chunk_count", Integer, nullable=False),
+    Column("metadata", _text, nullable=False),
+    Column("text", _text, nullable=False),
+)
+
+chunks = Table(
+    "chunks",
+    metadata,
+    _tenant(),
+    Column("key", BigInteger, primary_key=True, autoincrement=False),
+    Column("document_id", _text, nullable=False),
+    Column("ordinal", Integer, nullable=False),
+    Column("id", _text, nullable=False),
+    Column("start", BigInteger, nullable=False),
+    Column("end", BigInteger, nullable=False),
+    Column("token_count", BigInteger, nullable=False),
+    Column("heading_path", _text, nullable=False),
+    Column("metadata", _text, nullable=False),
+    Column("text", _text, nullable=False),
+    _within("documents", ["document_id"], ["id"]),
+    UniqueConstraint("tenant", "document_id", "ordinal"),
+)
+
+entities = Table(
+    "entities",
+    metadata,
+    _tenant(),
+    Column("key", BigInteger, primary_key=True, autoincrement=False),
+    Column("ordinal", Integer, primary_key=True, autoincrement=False),
+    Column("start", BigInteger, nullable=False),
+    Column("end", BigInteger, nullable=False),
+    Column("label", _text, nullable=False),
+    Column("text", _text, nullable=False),
+    _within("chunks", ["key"], ["key"]),
+)
+
+vector_spaces = Table(
+    "vector_spaces",
+    metadata,
+    _tenant(),
+    _key("fingerprint"),
+    Column("dimension", Integer, nullable=False),
+)
+
+embeddings = Table(
+    "embeddings",
+    metadata,
+    _tenant(),
+    Column("key", BigInteger, primary_key=True, autoincrement=False),
+    _key("fingerprint"),
+    Column("vector", _vector, nullable=False),
+    _within("chunks", ["key"], ["key"]),
+    _within("vector_spaces", ["fingerprint"], ["fingerprint"]),
+)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    _tenant(),
+    _key("id"),
+    Column("last_sequence", BigInteger, nullable=False),
+    Column("created_at", _text, nullable=False),
+    Column("updated_at", _text, nullable=False),
+)
+
+messages = Table(
+    "messages",
+    metadata,
+    _tenant(),
+    _key("session_id"),
+    Column("sequence", BigInteger, primary_key=True, autoincrement=False),
+    Column("id", _text, nullable=False),
+    Column("role", _text, nullable=False),
+    Column("name", _text),
+    Column("tool_call_id", _text),
+    Column("created_at", _text),
+    Column("tool_calls", _text, nullable=False),
+    Column("content", _text, nullable=False),
+    _within("sessions", ["session_id"], ["id"]),
+    UniqueConstraint("tenant", "session_id", "id"),
+)
+
+templates = Table(
+    "templates",
+    metadata,
+    _tenant(),
+    _key("name"),
+    Column("last_version", Integer, nullable=False),
+    Column("updated_at", _text, nullable=False),
+)
+
+template_versions = Table(
+    "template_versions",
+    metadata,
+    _tenant(),
+    _key("name"),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("hash", _text, nullable=False),
+    Column("message", _text, nullable=False),
+    Column("created_at", _text, nullable=False),
+    Column("content", _text, nullable=False),
+    _within("templates", ["name"], ["name"]),
+    UniqueConstraint("tenant", "name", "hash"),
+)
+
+template_labels = Table(
+    "template_labels",
+    metadata,
+    _tenant(),
+    _key("name"),
+    _key("label"),
+    Column("version", Integer, nullable=False),
+    _within("template_versions", ["name", "version"], ["name", "version"]),
+)
+
+label_history = Table(
+    "label_history",
+    metadata,
+    _tenant(),
+    _key("name"),
+    _key("label"),
+    Column("ordinal", Integer, primary_key=True, autoincrement=False),
+    Column("previous", Integer),
+    Column("version", Integer, nullable=False),
+    Column("moved_at", _text, nullable=False),
+    _within("templates", ["name"], ["name"]),
+)
+
+payloads = Table(
+    "payloads",
+    metadata,
+    _tenant(),
+    _key("hash"),
+    Column("created_at", _text, nullable=False),
+    Column("content", _text, nullable=False),
+)
+
+payload_keys = Table(
+    "payload_keys",
+    metadata,
+    _tenant(),
+    _key("key"),
+    Column("hash", _text, nullable=False),
+    Column("updated_at", _text, nullable=False),
+    _within("payloads", ["hash"], ["hash"]),
+)
+
+TENANT_TABLES = tuple(table for table in metadata.sorted_tables if "tenant" in table.c)
