@@ -136,7 +136,11 @@ class Ingestion:
             return
         from ctxkit.storage import index_text
 
-        texts = [index_text(chunk, document.title) for document, chunks in chunked for chunk in chunks]
+        texts = [
+            index_text(document.title, chunk.heading_path, chunk.text)
+            for document, chunks in chunked
+            for chunk in chunks
+        ]
         try:
             vectors = self.embedder.embed(texts)
         except CtxkitError as error:

@@ -20,6 +20,7 @@ from ctxkit.storage.records import (
     SessionInfo,
     TemplateInfo,
     TemplateVersion,
+    index_text,
 )
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ __all__ = [
     "TemplateInfo",
     "TemplateVersion",
     "Templates",
+    "index_text",
     "parse_json",
 ]
 

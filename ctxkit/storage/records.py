@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-__all__ = ["ANY", "DocumentInfo", "DocumentState", "LabelMove", "SessionInfo", "TemplateInfo", "TemplateVersion"]
+__all__ = [
+    "ANY",
+    "DocumentInfo",
+    "DocumentState",
+    "LabelMove",
+    "SessionInfo",
+    "TemplateInfo",
+    "TemplateVersion",
+    "index_text",
+]
 
 
 class _Any:
@@ -82,3 +91,12 @@ class LabelMove:
     previous: int | None
     version: int
     moved_at: datetime
+
+
+def index_text(title: str, heading_path: Sequence[str], text: str) -> str:
+    """What an index sees of a chunk: title, headings and text, a line each. Vectors are made of it too."""
+    # A title that is also the first heading is said once: twice would double its weight.
+    lines = [title] if title and (not heading_path or heading_path[0] != title) else []
+    if heading_path:
+        lines.append(" > ".join(heading_path))
+    return "\n".join([*lines, text])

@@ -12,7 +12,7 @@ from ctxkit.errors import StorageError
 from ctxkit.storage import tables
 from ctxkit.storage.checks import checked_name, checked_text, decoded, encoded
 from ctxkit.storage.clock import moment, stamp
-from ctxkit.storage.records import DocumentInfo
+from ctxkit.storage.records import DocumentInfo, index_text
 from ctxkit.storage.tenancy import Scope
 
 __all__ = ["INFO_COLUMNS", "from_document", "read_chunks", "read_texts", "to_document", "to_info"]
@@ -160,15 +160,7 @@ def read_texts(scope: Scope, keys: Sequence[int]) -> Iterator[tuple[int, str]]:
         chunks.c.key, documents.c.title, chunks.c.heading_path, chunks.c.text, source=_with_document()
     )
     by_key = {
-        row.key: _index_text(row.title, decoded(row.heading_path), row.text)
+        row.key: index_text(row.title, decoded(row.heading_path), row.text)
         for row in scope.all(statement.where(scope.among(chunks.c.key, keys)))
     }
     return ((key, by_key[key]) for key in keys if key in by_key)
-
-
-def _index_text(title: str, headings: Sequence[str], text: str) -> str:
-    # A title that is also the first heading is said once: twice would double its weight.
-    lines = [title] if title and (not headings or headings[0] != title) else []
-    if headings:
-        lines.append(" > ".join(headings))
-    return "\n".join([*lines, text])
