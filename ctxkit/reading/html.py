@@ -1,0 +1,93 @@
+"""HTML to Markdown: headings, lists, tables and code stay what they are; scripts and styles go."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+from ctxkit.documents import Document
+from ctxkit.errors import ReadingError
+from ctxkit.reading.decoding import clean, decode
+from ctxkit.reading.text import markdown_title, name_title
+from ctxkit.settings import require
+
+__all__ = ["HtmlReader", "html_to_markdown"]
+
+# What a page shows to no reader, or shows as controls.
+_DROPPED = ("script", "style", "noscript", "template", "svg", "canvas", "iframe", "object", "head", "form", "button")
+_BLANK_LINES = re.compile(r"\n[ \t]*(?:\n[ \t]*)+\n")
+_LANGUAGE = re.compile(r"(?:language|lang|highlight-source)-([\w+#-]+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HtmlReader:
+    """HTML through Beautiful Soup and markdownify; the text is Markdown, so offsets point into that.
+
+    The title is the page's `<title>`, else its first heading, else the file's name. Links keep their text and lose
+    their address; images leave their alternative text.
+
+    Raises:
+        MissingExtraError: the `readers` extra is not installed.
+        ReadingError: the page cannot be parsed.
+    """
+
+    def read(self, data: bytes, *, source: str) -> Document:
+        markup, encoding, _ = decode(data, subject=source)
+        text, title, replaced = html_to_markdown(markup, source=source)
+        metadata: dict[str, Any] = {"format": "html", "encoding": encoding}
+        if replaced:
+            metadata["replaced_characters"] = replaced
+        title = title or markdown_title(text) or name_title(source)
+        return Document.from_text(text, source=source, title=title, metadata=metadata)
+
+
+def html_to_markdown(markup: str, *, source: str = "") -> tuple[str, str, int]:
+    """The Markdown of a page, its `<title>`, and how many characters were replaced by U+FFFD."""
+    bs4 = require("bs4", extra="readers", subject=source)
+    markdownify = require("markdownify", extra="readers", subject=source)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it warns of pages that look like addresses or XML: ours to judge
+            soup = bs4.BeautifulSoup(markup, "html.parser")
+        title = " ".join(soup.title.get_text().split()) if soup.title else ""
+        for element in soup(list(_DROPPED)):
+            element.decompose()
+        for hidden in soup.find_all(attrs={"hidden": True}):
+            hidden.decompose()
+        try:
+            text = markdownify.MarkdownConverter(
+                heading_style="ATX",
+                bullets="-",
+                strip=["a"],
+                escape_asterisks=False,
+                escape_underscores=False,
+                escape_misc=False,
+                code_language_callback=_language,
+                keep_inline_images_in=["td", "th"],
+            ).convert_soup(_without_images(soup))
+        except RecursionError:
+            text = soup.get_text("\n")  # nested deeper than any page a person made: the words still count
+    except Exception as error:
+        raise ReadingError(
+            f"the page cannot be parsed ({type(error).__name__}: {error})",
+            subject=source,
+            remedy="Save it again from a browser, or as text.",
+        ) from error
+    text, replaced = clean(_BLANK_LINES.sub("\n\n", text).strip())
+    return (f"{text}\n" if text else ""), clean(title)[0], replaced
+
+
+def _without_images(soup: Any) -> Any:
+    for image in soup("img"):
+        image.replace_with(image.get("alt") or "")
+    return soup
+
+
+def _language(element: Any) -> str:
+    for node in [element, *element.find_all("code", limit=1)]:
+        names = " ".join(node.get("class") or ())
+        if match := _LANGUAGE.search(names):
+            return match[1]
+    return ""
