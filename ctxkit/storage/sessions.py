@@ -65,18 +65,6 @@ class Sessions:
 
         return self._database.read(self._tenant, work)
 
-    def list(self) -> list[SessionInfo]:
-        """The sessions, by id."""
-        table = tables.sessions
-
-        def work(scope: Scope) -> list[SessionInfo]:
-            return [
-                SessionInfo(row.id, row.last_sequence, moment(row.created_at), moment(row.updated_at))
-                for row in scope.all(scope.select(table).order_by(table.c.id))
-            ]
-
-        return self._database.read(self._tenant, work)
-
     def delete(self, session: str) -> int:
         """Delete a session; how many messages it had."""
         checked_text(session, "the session")
@@ -89,6 +77,18 @@ class Sessions:
             return int(row[0]) if row else 0
 
         return self._database.write(self._tenant, work)
+
+    def list(self) -> list[SessionInfo]:
+        """The sessions, by id."""
+        table = tables.sessions
+
+        def work(scope: Scope) -> list[SessionInfo]:
+            return [
+                SessionInfo(row.id, row.last_sequence, moment(row.created_at), moment(row.updated_at))
+                for row in scope.all(scope.select(table).order_by(table.c.id))
+            ]
+
+        return self._database.read(self._tenant, work)
 
 
 def _append(scope: Scope, session: str, given: Sequence[tuple[Message, Row]]) -> list[Message]:

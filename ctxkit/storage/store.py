@@ -10,6 +10,7 @@ from ctxkit.errors import StorageError
 from ctxkit.storage.checks import checked_name
 from ctxkit.storage.database import Database
 from ctxkit.storage.documents import Documents
+from ctxkit.storage.health import problems, statistics
 from ctxkit.storage.payloads import Payloads
 from ctxkit.storage.sessions import Sessions
 from ctxkit.storage.templates import Templates
@@ -81,6 +82,16 @@ class Store:
     def for_tenant(self, name: str) -> Store:
         """The same store seen by another tenant. It shares the connections; closing the opened store closes both."""
         return Store(self._database, name, owner=False)
+
+    def statistics(self) -> dict[str, Any]:
+        """Counts of this tenant's rows by table, `embeddings` by fingerprint, `revision`, `schema`, `kind`, and the
+        `bytes` of the whole store.
+        """
+        return self._database.read(self.tenant, lambda scope: statistics(scope, self.path))
+
+    def check(self) -> list[str]:
+        """What is wrong with the store, a line each with its remedy; empty for a sound one."""
+        return self._database.read(self.tenant, lambda scope: list(problems(scope)))
 
     def close(self) -> None:
         """Give the connections back. Closing twice, or a `for_tenant` view, does nothing."""

@@ -102,22 +102,7 @@ class Templates:
 
         return self._database.read(self._tenant, work)
 
-    def list(self) -> list[TemplateInfo]:
-        """The templates by name, with their labels."""
-        head, labels = tables.templates, tables.template_labels
-
-        def work(scope: Scope) -> list[TemplateInfo]:
-            placed: dict[str, dict[str, int]] = {}
-            for row in scope.all(scope.select(labels).order_by(labels.c.name, labels.c.label)):
-                placed.setdefault(row.name, {})[row.label] = row.version
-            return [
-                TemplateInfo(row.name, row.last_version, placed.get(row.name, {}), moment(row.updated_at))
-                for row in scope.all(scope.select(head).order_by(head.c.name))
-            ]
-
-        return self._database.read(self._tenant, work)
-
-    def versions(self, name: str) -> list[TemplateVersion]:  # type: ignore[valid-type]
+    def versions(self, name: str) -> list[TemplateVersion]:
         """All versions, oldest first. Raises `NotFoundError` for a template that does not exist."""
         checked_text(name, "the template's name")
         table = tables.template_versions
@@ -181,7 +166,7 @@ class Templates:
 
         self._database.write(self._tenant, work)
 
-    def label_history(self, name: str, label: str) -> list[LabelMove]:  # type: ignore[valid-type]
+    def label_history(self, name: str, label: str) -> list[LabelMove]:
         """The moves of a label, oldest first."""
         checked_text(name, "the template's name")
         checked_text(label, "the label")
@@ -192,6 +177,21 @@ class Templates:
             return [
                 LabelMove(row.label, row.previous, row.version, moment(row.moved_at))
                 for row in scope.all(statement.order_by(table.c.ordinal))
+            ]
+
+        return self._database.read(self._tenant, work)
+
+    def list(self) -> list[TemplateInfo]:
+        """The templates by name, with their labels."""
+        head, labels = tables.templates, tables.template_labels
+
+        def work(scope: Scope) -> list[TemplateInfo]:
+            placed: dict[str, dict[str, int]] = {}
+            for row in scope.all(scope.select(labels).order_by(labels.c.name, labels.c.label)):
+                placed.setdefault(row.name, {})[row.label] = row.version
+            return [
+                TemplateInfo(row.name, row.last_version, placed.get(row.name, {}), moment(row.updated_at))
+                for row in scope.all(scope.select(head).order_by(head.c.name))
             ]
 
         return self._database.read(self._tenant, work)

@@ -54,11 +54,14 @@ class Scope:
         return self.connection.execute(statement, rows)
 
     def select(self, *columns: Any, source: FromClause | None = None) -> Select[Any]:
-        """SELECT with the predicate on every tenant's table that it reads from, joined ones included."""
+        """SELECT with the predicate on every tenant's table that it reads from, joined ones included.
+
+        A table on the optional side of an outer join is held to the tenant by the join's own condition.
+        """
         statement = select(*columns)
         if source is not None:
             statement = statement.select_from(source)
-        for table in {table for part in statement.get_final_froms() for table in _tables(part)}:
+        for table in dict.fromkeys(table for part in statement.get_final_froms() for table in _tables(part)):
             if table in TENANT_TABLES:
                 statement = statement.where(table.c.tenant == self.tenant)
         return statement
@@ -84,7 +87,8 @@ class Scope:
         """Insert unless the primary key is taken; whether it was inserted."""
         build = postgresql.insert if self.kind == "postgresql" else sqlite.insert
         statement: Any = build(table).values(tenant=self.tenant, **row)
-        return self.execute(statement.on_conflict_do_nothing()).rowcount == 1
+        # RETURNING, since not every driver counts the rows of an INSERT.
+        return self.execute(statement.on_conflict_do_nothing().returning(table.c.tenant)).first() is not None
 
     def upsert(self, table: Table, row: Mapping[str, Any], **changes: Any) -> None:
         """Insert, or set `changes` where the primary key is taken."""
@@ -126,6 +130,7 @@ class Scope:
 def _tables(part: FromClause) -> Iterator[Any]:
     if isinstance(part, Join):
         yield from _tables(part.left)
-        yield from _tables(part.right)
+        if not part.isouter:
+            yield from _tables(part.right)
     else:
         yield part
