@@ -63,18 +63,20 @@ class ReaderConformance:
     @pytest.mark.parametrize("data", _HOSTILE, ids=range(len(_HOSTILE)))
     def test_hostile_bytes_give_a_storable_document_or_our_error(self, data: bytes) -> None:
         _, source, _ = self.sample()
-        try:
-            document = self.make_reader().read(data, source=source)
-        except CtxkitError as error:
-            assert error.subject == source
-            return
-        for text in (document.text, document.title):
+        document, error = _read(self.make_reader(), data, source)
+        assert error is None or error.subject == source
+        for text in (document.text, document.title) if document else ():
             assert not re.search("[\x00\ud800-\udfff]", text)
 
     def test_a_file_cut_short_gives_a_document_or_our_error(self) -> None:
         data, source, _ = self.sample()
         for size in range(0, len(data), max(1, len(data) // 16)):
-            try:
-                self.make_reader().read(data[:size], source=source)
-            except CtxkitError as error:
-                assert error.remedy, error
+            _, error = _read(self.make_reader(), data[:size], source)
+            assert error is None or error.remedy
+
+
+def _read(reader: Reader, data: bytes, source: str) -> tuple[Document | None, CtxkitError | None]:
+    try:
+        return reader.read(data, source=source), None
+    except CtxkitError as error:
+        return None, error

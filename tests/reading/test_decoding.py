@@ -109,9 +109,9 @@ def test_a_byte_order_mark_decides(text: str, encoding: str) -> None:
 @given(st.binary(max_size=300))
 def test_any_bytes(data: bytes) -> None:
     try:
-        text = decode(data, subject="x").text
+        text, subject = decode(data, subject="x").text, "x"
     except ReadingError as error:
-        assert error.subject == "x"
-    else:
-        text.encode("utf-8")
-        assert "\x00" not in text
+        text, subject = "", error.subject
+    assert subject == "x"
+    text.encode("utf-8")
+    assert "\x00" not in text

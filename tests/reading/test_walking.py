@@ -44,7 +44,7 @@ def reasons(items: Iterable[object], root: Path) -> dict[str, str]:
 
 
 def test_files_come_sorted_and_once(tmp_path: Path) -> None:
-    make(tmp_path, {name: "x" for name in ("b.md", "a/z.md", "a/b/c.md", "a.md", "Z.md")})
+    make(tmp_path, dict.fromkeys(("b.md", "a/z.md", "a/b/c.md", "a.md", "Z.md"), "x"))
     expected = ["Z.md", "a/b/c.md", "a/z.md", "a.md", "b.md"]
     assert found(walk(tmp_path), tmp_path) == expected
     again = found(walk([tmp_path, tmp_path / "a", tmp_path / "b.md"]), tmp_path)
