@@ -1,0 +1,382 @@
+"""`assemble`: everything an application could tell a model, as one prompt that fits."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ctxkit.assembly.allotment import context_room, history_room, steady
+from ctxkit.assembly.context import Pool
+from ctxkit.assembly.dialogue import Dialogue
+from ctxkit.assembly.identity import context_hash, fingerprint, request_hashes
+from ctxkit.assembly.layout import Laid, Layout, stable_tokens
+from ctxkit.assembly.packing import Packed, pack
+from ctxkit.documents import Candidate, Query
+from ctxkit.errors import BudgetError, ConfigError
+from ctxkit.messages import Message
+from ctxkit.prompts import Budget, Prompt, Segment
+from ctxkit.protocols import ChatCounter, Window
+from ctxkit.trace import StageRecord, Trace
+
+if TYPE_CHECKING:
+    from ctxkit.templates import Template
+
+__all__ = ["assemble"]
+
+HISTORY_GRID = 32
+"""History is allotted in steps of this part of the budget, so that its cut does not move with every question."""
+
+REGROWTH_GRID = 8
+"""What context leaves over goes to history in coarser steps."""
+
+FENCES = 16
+"""One part in this many of the context's room is kept for the fences around documents when stages are told the room."""
+
+
+def assemble(
+    query: Query,
+    *,
+    template: Template,
+    payload: Mapping[str, Any],
+    history: Sequence[Message],
+    candidates: Sequence[Candidate] | Callable[[Query], Sequence[Candidate]],
+    budget: Budget,
+    counter: ChatCounter,
+    window: Window,
+    tools: Sequence[Mapping[str, Any]] = (),
+    trace: Trace | None = None,
+) -> Prompt:
+    """One prompt that fits its budget, with the source of every token (laws 2, 3, 6 and 7).
+
+    The mandatory parts (the template's text, the payload, tools, the question) are counted first; then the history is
+    fitted; then retrieval is asked, told its room; then candidates are packed by value per token; then the whole is
+    counted as the target model counts it, and the least valuable items leave until it fits. Every item that is left
+    out is in the trace with its reason. The same arguments give the same prompt, byte for byte.
+
+    Args:
+        query: the question; `room` is set before candidates are asked for.
+        template: its slots `context` and `question` and its place for the history are filled here.
+        history: the dialogue before the question. A last message that is the question itself is not repeated.
+        candidates: in the order they shall stand in the prompt; their scores are their values. Or what finds them,
+            called once with the query and its room.
+        budget: limits for the sections `history` and `context`; a `max` of another section is checked.
+        counter: of the target model.
+        window: chooses what of the history is kept.
+        trace: gets a record for each step; a new one by default.
+
+    Complexity: O(n log n) in the candidates; each text that is used is counted once.
+
+    Raises:
+        BudgetError: the mandatory parts do not fit; `parts` has the tokens of each by section.
+        ConfigError: the question is blank.
+        TemplateError: the payload does not fill the template.
+
+    Example:
+        >>> from ctxkit.history import TailWindow
+        >>> from ctxkit.models import get_chat_counter
+        >>> from ctxkit.templates import DEFAULT_TEMPLATE
+        >>> prompt = assemble(Query("Why?"), template=DEFAULT_TEMPLATE, payload={}, history=[], candidates=[],
+        ...                   budget=Budget(1_000, reserve_output=200), counter=get_chat_counter("openai:gpt-4o"),
+        ...                   window=TailWindow())
+        >>> prompt.token_count <= 800
+        True
+    """
+    if not query.text.strip():
+        raise ConfigError("the question is empty", remedy="Ask something.")
+    work = _Assembly(query, template, payload, history, budget, counter, window, tools, trace or Trace())
+    work.count_mandatory()
+    work.fit_history(work.layout.has_context and (callable(candidates) or len(candidates) > 0))
+    work.take_candidates(candidates)
+    work.pack_context()
+    work.regrow_history()
+    work.verify()
+    return work.prompt()
+
+
+class _Assembly:
+    """The state of one assembly; each method is one step."""
+
+    def __init__(
+        self,
+        query: Query,
+        template: Template,
+        payload: Mapping[str, Any],
+        history: Sequence[Message],
+        budget: Budget,
+        counter: ChatCounter,
+        window: Window,
+        tools: Sequence[Mapping[str, Any]],
+        trace: Trace,
+    ) -> None:
+        self.query = query
+        self.budget = budget
+        self.counter = counter
+        self.tools = tuple(tools)
+        self.trace = trace
+        self._counts: dict[str, int] = {}
+        with trace.stage("template") as record:
+            rendered = template.render(payload)
+            record.items_in = record.items_out = len(rendered)
+            record.notes["template"] = template.reference
+        self.hashes = request_hashes(
+            template=template.hash,
+            payload=payload,
+            history=history,
+            question=query.text,
+            tools=self.tools,
+            budget=budget,
+            counter=counter.name,
+            window=window,
+        )
+        self.dialogue = Dialogue(history, query.text, window, counter)
+        self.layout = Layout(
+            rendered,
+            template=template.reference,
+            question=query.text,
+            question_id=self.dialogue.asked.id if self.dialogue.asked else None,
+            in_dialogue=query.session is not None or bool(history),
+        )
+        self.pool = Pool((), self.count)
+        self.packed = Packed()
+        self.evicted: dict[int, str] = {}
+        self.laid = Laid()
+        self.total = self.room = 0
+
+    def count(self, text: str) -> int:
+        known = self._counts.get(text)
+        if known is None:
+            known = self._counts[text] = self.counter.count(text)
+        return known
+
+    # Room before content.
+
+    def count_mandatory(self) -> None:
+        """What must be in the prompt; the rest of the budget is the room. Raises `BudgetError`."""
+        with self.trace.stage("mandatory") as record:
+            self.laid = self.layout.lay((), ())
+            self.total = self.counter.count_prompt(self.laid.turns, self.tools)
+            record.items_in = record.items_out = len(self.laid.drafts)
+            record.tokens_in = record.tokens_out = self.total
+            parts = self._parts()
+            record.notes["parts"] = parts
+            self.room = self.budget.available - self.total
+            if self.room < 0:
+                raise BudgetError(parts=parts, available=self.budget.available, subject=self.query.text[:60])
+            for name, tokens in parts.items():
+                cap = self.budget.section(name).max
+                if cap is not None and tokens > cap and name not in ("history", "context"):
+                    raise BudgetError(parts={name: tokens}, available=cap, subject=f"section {name}")
+            known = {"history", "context", *parts}
+            if unknown := sorted(set(self.budget.sections) - known):
+                record.notes["sections that the template does not have"] = unknown
+
+    def _parts(self) -> dict[str, int]:
+        """The tokens of the mandatory parts by section; they add up to the total."""
+        parts: dict[str, int] = defaultdict(int)
+        for draft in self.laid.drafts:
+            parts[draft.section] += self.count(draft.text)
+        if self.tools:
+            parts["tools"] += self.total - self.counter.count_prompt(self.laid.turns)
+        rest = self.total - sum(parts.values())
+        if rest >= 0:
+            parts["chat format"] = rest
+        else:  # joined texts can be fewer tokens than their pieces
+            parts[max(parts, key=lambda name: parts[name])] += rest
+        return dict(parts)
+
+    def fit_history(self, has_context: bool) -> None:
+        """What of the dialogue is kept before anything is known of the context."""
+        dialogue = self.dialogue
+        with self.trace.stage("history", items_in=len(dialogue.messages), tokens_in=dialogue.need) as record:
+            limit = history_room(self.budget, self.room, has_context=has_context)
+            dialogue.fit(steady(limit, dialogue.need, self.budget, parts=HISTORY_GRID))
+            self._note_history(record)
+            if dialogue.asked is not None:
+                record.notes["question"] = "the newest message of the history is the question; it stands there once"
+
+    def _note_history(self, record: StageRecord) -> None:
+        record.items_out, record.tokens_out = len(self.dialogue.chosen), self.dialogue.tokens
+        record.notes["limit"] = self.dialogue.limit
+
+    def take_candidates(self, candidates: Sequence[Candidate] | Callable[[Query], Sequence[Candidate]]) -> None:
+        """Ask for the candidates, told their room; find what they are worth and which of them cannot be sent."""
+        room = self._context_room() if self.layout.has_context else 0
+        if callable(candidates):
+            asked = replace(self.query, room=room - room // FENCES)
+            found = list(candidates(asked)) if self.layout.has_context else []
+        else:
+            found = list(candidates)
+        with self.trace.stage("candidates", items_in=len(found)) as record:
+            record.notes["room"] = room
+            self.hashes["context"] = context_hash(found)
+            if not self.layout.has_context:
+                for candidate in found:
+                    self._drop(record, candidate, candidate.chunk.token_count, "the template has no place for context")
+                found = []
+            self.pool = Pool(found, self.count)
+            for index, reason in self.pool.useless.items():
+                self._drop(record, found[index], found[index].chunk.token_count, reason)
+            record.items_out = len(found) - len(self.pool.useless)
+
+    def _context_room(self) -> int:
+        return context_room(self.budget, self.room, self.dialogue.tokens)
+
+    @staticmethod
+    def _drop(record: StageRecord, candidate: Candidate, tokens: int, reason: str) -> None:
+        record.drop("context", candidate.chunk.id, tokens, reason, candidate.sources)
+
+    # Packing.
+
+    def pack_context(self) -> None:
+        """Choose candidates by value per token."""
+        pool = self.pool
+        usable = [index for index in range(len(pool.candidates)) if index not in pool.useless]
+        with self.trace.stage("packing", items_in=len(usable)) as record:
+            room = self._context_room()
+            self.packed = pack(pool.values, pool.hints, room, weigh=pool.weigh, items=usable, entangled=pool.entangled)
+            record.items_out, record.tokens_out = len(self.packed.taken), self.packed.used
+            record.notes["room"] = room
+
+    def regrow_history(self) -> None:
+        """Give history what the context has left over."""
+        dialogue = self.dialogue
+        if dialogue.tokens >= dialogue.need:
+            return
+        cap = min(self.budget.section("history").cap(self.room), self.room - self.packed.used)
+        limit = steady(cap, dialogue.need, self.budget, parts=REGROWTH_GRID)
+        if limit > dialogue.limit:
+            with self.trace.stage("history, again", items_in=len(dialogue.messages), tokens_in=dialogue.need) as record:
+                dialogue.fit(limit)
+                self._note_history(record)
+
+    # Proof.
+
+    def verify(self) -> None:
+        """Count the whole prompt; take the least valuable items out until it fits, or put in what still fits."""
+        with self.trace.stage("verification") as record:
+            record.items_in = len(self.packed.taken) + len(self.dialogue.chosen)
+            self._measure()
+            record.tokens_in = self.total
+            rounds, step = 1, 0
+            while self.total > self.budget.available:
+                step = max(self.total - self.budget.available, 2 * step)
+                self._evict(step)
+                self._measure()
+                rounds += 1
+            if rounds == 1:
+                rounds += self._top_up()
+            record.items_out = len(self.packed.taken) + len(self.dialogue.chosen)
+            record.tokens_out = self.total
+            record.notes["counts"] = rounds
+            self._report(record)
+
+    def _measure(self) -> None:
+        self.laid = self.layout.lay(self.dialogue.named(), self.pool.blocks(self.packed.taken))
+        self.total = self.counter.count_prompt(self.laid.turns, self.tools)
+
+    def _evict(self, excess: int) -> None:
+        """Take out at least one item, and `excess` tokens by what is known of their costs."""
+        taken, values = self.packed.taken, self.pool.values
+        history_first = self.budget.section("history").priority < self.budget.section("context").priority
+        if self.dialogue.chosen and (history_first or not taken):
+            self.dialogue.shrink(excess)
+            return
+        large = [index for index, cost in taken.items() if cost >= excess]
+        if large:
+            leaving = [min(large, key=lambda index: (values[index], -index))]
+        else:
+            leaving, saved = [], 0
+            for index in sorted(taken, key=lambda index: (values[index] / max(1, taken[index]), -index)):
+                leaving.append(index)
+                saved += taken[index]
+                if saved >= excess:
+                    break
+        for index in leaving:
+            self.packed.known[index] = taken.pop(index)
+            self.evicted[index] = f"the whole prompt was {excess:,} tokens over the budget"
+
+    def _top_up(self) -> int:
+        """Joints and shared fences can make a prompt smaller than its parts: use what that leaves. Counts made."""
+        for attempt in range(3):
+            context = sum(self.count(draft.text) for draft in self.laid.drafts if draft.section == "context")
+            slack = min(
+                self.budget.available - self.total,
+                self.budget.section("context").cap(self.room) - context,
+            )
+            added: dict[int, int] = {}
+            if slack * 64 >= self.room:
+                values, known = self.pool.values, self.packed.known
+                for index in sorted(known, key=lambda index: (-values[index] / max(1, known[index]), index)):
+                    if index not in self.pool.entangled and known[index] <= slack:
+                        added[index] = known[index]
+                        slack -= known[index]
+            if not added:
+                return attempt
+            before = self.laid, self.total
+            self.packed.taken |= added
+            self._measure()
+            if self.total > self.budget.available:
+                for index in added:
+                    del self.packed.taken[index]
+                self.laid, self.total = before
+                return attempt + 1
+            for index in added:
+                del self.packed.known[index]
+        return attempt + 1
+
+    def _report(self, record: StageRecord) -> None:
+        """Everything that is not in the prompt, with the reason."""
+        pool = self.pool
+        repeats = set(self.packed.nothing)
+        room = f"{self._context_room():,}"
+        for index, candidate in enumerate(pool.candidates):
+            if index in self.packed.taken or index in pool.useless:
+                continue
+            tokens = self.packed.known.get(index, pool.hints[index])
+            if index in repeats:
+                reason = "its text is in the prompt already"
+            else:
+                reason = self.evicted.get(index) or f"others are worth more in the room of {room} tokens"
+            self._drop(record, candidate, tokens, reason)
+        self.dialogue.report(record)
+
+    # The result.
+
+    def prompt(self) -> Prompt:
+        segments = tuple(
+            Segment(
+                draft.section,
+                draft.role,
+                draft.text,
+                self._segment_tokens(draft.text, draft.message if draft.section == "history" else None),
+                draft.trust,
+                draft.message,
+                draft.template,
+                draft.message_id,
+                draft.sources,
+            )
+            for draft in self.laid.drafts
+        )
+        return Prompt(
+            turns=tuple(self.laid.turns),
+            segments=segments,
+            token_count=self.total,
+            budget=self.budget,
+            stable_prefix_tokens=stable_tokens(self.laid, self.counter, self.tools),
+            fingerprint=fingerprint(self.hashes),
+            hashes=dict(self.hashes),
+            counter=self.counter.name,
+            exact=self.counter.exact,
+            tools=self.tools,
+            trace=self.trace,
+        )
+
+    def _segment_tokens(self, text: str, turn: int | None) -> int:
+        """The tokens of a segment's text; a past message's calls are part of it."""
+        tokens = self.count(text)
+        if turn is not None:
+            for call in self.laid.turns[turn].tool_calls:
+                tokens += self.count(call.name) + self.count(call.arguments)
+        return tokens

@@ -1,0 +1,92 @@
+"""The history's side of assembly: how much of a dialogue a window keeps, what that costs, and what it leaves out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ctxkit.errors import BudgetError
+from ctxkit.messages import Message
+from ctxkit.protocols import ChatCounter, Window
+from ctxkit.trace import StageRecord
+
+__all__ = ["Dialogue"]
+
+
+class Dialogue:
+    """A history and the window that looks at it.
+
+    The question is not part of a history: it is the newest user message itself, and always in the prompt. A history
+    that ends with the very question has it taken off, so that it is not said twice; `asked` is that message.
+
+    Args:
+        question: what is asked now.
+
+    Attributes:
+        need: the tokens of the whole history.
+    """
+
+    def __init__(self, messages: Sequence[Message], question: str, window: Window, counter: ChatCounter) -> None:
+        self.messages = list(messages)
+        self.asked: Message | None = None
+        if self.messages and self.messages[-1].role == "user" and self.messages[-1].content == question:
+            self.asked = self.messages.pop()
+        self._window = window
+        self._counter = counter
+        self._costs = [counter.count_message(message) for message in self.messages]
+        self.need = sum(self._costs)
+        self.limit = 0
+        self.chosen: list[Message] = []
+        self.tokens = 0
+
+    def fit(self, limit: int) -> None:
+        """Let the window choose at most `limit` tokens; nothing where not even its minimum fits."""
+        self.limit = max(0, limit)
+        self.chosen, self.tokens = [], 0
+        if not self.messages or limit <= 0:
+            return
+        try:
+            chosen = list(self._window.select(self.messages, limit, self._counter))
+        except BudgetError:  # the question itself is the newest user message, so a history may stay out whole
+            return
+        tokens = self._tokens(chosen)
+        if tokens <= limit:
+            self.chosen, self.tokens = chosen, tokens
+
+    def _tokens(self, messages: Sequence[Message]) -> int:
+        known = {id(message): cost for message, cost in zip(self.messages, self._costs, strict=True)}
+        return sum(
+            known[id(message)] if id(message) in known else self._counter.count_message(message) for message in messages
+        )
+
+    def named(self) -> list[tuple[str, Message]]:
+        """What is kept, each message with its id; one without an id is named by its place in the history."""
+        places = {id(message): index for index, message in enumerate(self.messages)}
+        return [
+            (message.id or (f"#{places[id(message)]}" if id(message) in places else "#repaired"), message)
+            for message in self.chosen
+        ]
+
+    def shrink(self, excess: int) -> None:
+        """Choose again with at least `excess` tokens fewer."""
+        self.fit(self.tokens - excess)
+
+    def report(self, record: StageRecord) -> None:
+        """Record every message of the history that is not in the prompt."""
+        identities = {id(message) for message in self.chosen}
+        names = {message.id for message in self.chosen if message.id}
+        contents: Counter[str] | None = None
+        for index, (message, cost) in enumerate(zip(self.messages, self._costs, strict=True)):
+            if id(message) in identities or (message.id and message.id in names):
+                continue
+            if not message.id:  # a repaired message is a copy without a name: it is known by what it says
+                contents = Counter(kept.content_hash for kept in self.chosen) if contents is None else contents
+                if contents[message.content_hash] > 0:
+                    contents[message.content_hash] -= 1
+                    continue
+            record.drop(
+                "history",
+                message.id or f"#{index}",
+                cost,
+                f"the window does not keep it within {self.limit:,} tokens",
+            )

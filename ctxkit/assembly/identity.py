@@ -1,0 +1,79 @@
+"""The hashes that name a prompt: the same hashes give the same prompt, byte for byte (law 6)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from ctxkit.documents import Candidate, content_hash
+from ctxkit.messages import Message, history_hash
+from ctxkit.prompts import Budget
+
+__all__ = ["context_hash", "fingerprint", "request_hashes"]
+
+
+def request_hashes(
+    *,
+    template: str,
+    payload: Mapping[str, Any],
+    history: Sequence[Message],
+    question: str,
+    tools: Sequence[Mapping[str, Any]],
+    budget: Budget,
+    counter: str,
+    window: object,
+) -> dict[str, str]:
+    """What a prompt is made of, by name; `context` is added when the candidates are known."""
+    limits = {
+        name: [section.min, section.max, section.share, section.priority] for name, section in budget.sections.items()
+    }
+    return {
+        "template": template,
+        "payload": content_hash(dict(payload)),
+        "history": history_hash(history),
+        "question": content_hash(question),
+        "tools": content_hash(list(tools)),
+        "budget": content_hash([budget.max_tokens, budget.reserve_output, limits]),
+        "counter": counter,
+        "window": content_hash(_described(window)),
+    }
+
+
+def context_hash(candidates: Sequence[Candidate]) -> str:
+    """SHA-256 over the candidates in order: documents, spans, texts, scores and sources. Linear in the texts."""
+    digest = hashlib.sha256()
+    for candidate in candidates:
+        chunk = candidate.chunk
+        text = chunk.text.encode("utf-8", "surrogatepass")
+        head = [
+            chunk.id,
+            chunk.document_id,
+            chunk.span,
+            candidate.kept,
+            candidate.score,
+            str(chunk.metadata.get("source", "")),
+            len(text),
+        ]
+        digest.update(json.dumps(head, default=str).encode("ascii"))
+        digest.update(text)
+    return digest.hexdigest()
+
+
+def fingerprint(hashes: Mapping[str, str]) -> str:
+    return content_hash(dict(hashes))
+
+
+def _described(stage: object) -> list[Any]:
+    """A stage by its class and its parameters; never by its `repr`, which may hold an address."""
+    kind = type(stage)
+    described: list[Any] = [f"{kind.__module__}.{kind.__qualname__}"]
+    if is_dataclass(stage):
+        described += [
+            [field.name, value]
+            for field in fields(stage)
+            if isinstance(value := getattr(stage, field.name), str | int | float | bool | None)
+        ]
+    return described
