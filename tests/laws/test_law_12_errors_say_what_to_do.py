@@ -42,6 +42,16 @@ ALLOWED = {
 }
 """Errors that are not ours and may be raised, each for a reason."""
 
+INTERNAL = {
+    (
+        "dense.py",
+        "from_arrays",
+        "ValueError",
+    ): "a cache file that is not an index: derived.py catches it and builds anew",
+    ("postings.py", "from_arrays", "ValueError"): "the same",
+}
+"""Python errors that one module of ours raises and another catches, each for a reason."""
+
 
 def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text("utf-8"), str(path))
@@ -96,7 +106,7 @@ def handled(tree: ast.AST) -> set[str]:
     return kinds
 
 
-def bare_raises(tree: ast.AST) -> list[str]:
+def bare_raises(tree: ast.AST, path: Path = Path("x.py")) -> list[str]:
     """Raises of Python's own errors, but for a private function's whose error the same module catches."""
     found = []
     inner = handled(tree)
@@ -105,7 +115,13 @@ def bare_raises(tree: ast.AST) -> list[str]:
             continue
         name = called(node.exc)
         private = function.startswith("_") and not function.startswith("__")
-        if is_python_error(name) and name not in ALLOWED and not (private and name in inner):
+        excused = (
+            name in ALLOWED
+            or (path.name, function, name) in INTERNAL
+            or (private and name in inner)
+            or (name == "AssertionError" and path.is_relative_to(PACKAGE / "testing"))
+        )
+        if is_python_error(name) and not excused:
             found.append(f"{node.lineno}: raise {name} in {function or 'the module'}")
     return found
 
@@ -134,7 +150,7 @@ class TestSource:
         assert missing_remedies(tree_of(path)) == []
 
     def test_nothing_raises_a_bare_python_error(self, path: Path) -> None:
-        assert bare_raises(tree_of(path)) == []
+        assert bare_raises(tree_of(path), path) == []
 
     def test_no_assert_guards_a_value(self, path: Path) -> None:
         if path.is_relative_to(PACKAGE / "testing"):
@@ -192,6 +208,15 @@ class TestTheCheckItself:
     def test_asserts(self) -> None:
         assert asserts(ast.parse("def f(x):\n    assert x > 0\n")) == [2]
         assert asserts(ast.parse("def f(x):\n    assert x is not None\n")) == []
+
+    def test_every_excuse_is_still_needed(self) -> None:
+        raised = {
+            (path.name, function, called(node.exc))
+            for path in SOURCES
+            for node, function in walk(tree_of(path))
+            if isinstance(node, ast.Raise)
+        }
+        assert set(INTERNAL) <= raised
 
     def test_it_reads_the_whole_package(self) -> None:
         assert {"documents.py", "errors.py", "tokens.py", "prompts.py"} <= {path.name for path in SOURCES}
