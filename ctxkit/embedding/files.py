@@ -7,9 +7,11 @@ as None, and the caller builds it anew.
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
-import tempfile
+import secrets
+import time
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -22,21 +24,30 @@ from numpy.typing import NDArray
 __all__ = ["read_arrays", "write_arrays"]
 
 _HEADER = "header"
+_LEFT_OVER_AFTER = 3600
+"""Seconds after which an unfinished file belongs to a process that was killed."""
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]], header: Mapping[str, str]) -> None:
     """Write arrays and a header: other processes see the file that was there before, or the whole new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     facts = np.frombuffer(json.dumps(dict(header), sort_keys=True).encode("ascii"), dtype=np.uint8)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.", suffix=".tmp")
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
     try:
-        with os.fdopen(descriptor, "wb") as stream:
+        with temporary.open("xb") as stream:
             np.savez(stream, allow_pickle=False, **{_HEADER: facts, **arrays})
         os.replace(temporary, path)
-    except BaseException:
+    finally:
+        _remove(temporary)
+    for left in path.parent.glob(f"{glob.escape(path.name)}.*.tmp"):
         with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+            if time.time() - left.stat().st_mtime > _LEFT_OVER_AFTER:
+                _remove(left)
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
 
 
 def read_arrays(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]] | None:
