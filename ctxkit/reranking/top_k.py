@@ -1,0 +1,30 @@
+"""The best few."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ctxkit.documents import Candidate, Query
+from ctxkit.errors import ConfigError
+from ctxkit.reranking.scores import ordered
+
+__all__ = ["TopK"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopK:
+    """Keeps the `k` candidates of the highest `final`, best first.
+
+    Raises:
+        ConfigError: `k` is below 1.
+    """
+
+    k: int = 10
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise ConfigError("k must be at least 1", subject=str(self.k))
+
+    def __call__(self, query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
+        return ordered(candidates)[: self.k]
