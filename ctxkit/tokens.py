@@ -6,6 +6,7 @@ time is linear even on a million spaces or letters, and the ids equal those of t
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import cache
@@ -61,9 +62,11 @@ class BpeCounter:
 
 @cache
 def _tokenizer(encoding: str) -> Any:
-    from bpe_openai import _bindings
+    with warnings.catch_warnings():  # it opens its data in a way that newer Pythons warn of
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from bpe_openai import _bindings
 
-    return _bindings.tokenizer_for_encoding(encoding)
+        return _bindings.tokenizer_for_encoding(encoding)
 
 
 class MemoCounter:
