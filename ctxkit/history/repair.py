@@ -146,7 +146,9 @@ def _attach(
 ) -> None:
     found = asked.get(str(message.tool_call_id))
     if found is None:
-        notes.append(Note("orphaned", index, f"the result of {message.tool_call_id!r}, which nobody called, is dropped"))
+        notes.append(
+            Note("orphaned", index, f"the result of {message.tool_call_id!r}, which nobody called, is dropped")
+        )
         return
     entry, name = found
     if name in entry.results:

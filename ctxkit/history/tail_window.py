@@ -100,7 +100,7 @@ class TailWindow:
         )
 
     def _cut(self, dialogue: Sequence[Entry], counter: ChatCounter) -> int:
-        """Where the dialogue begins after all cuts so far, replayed from its beginning: no state, the same every time."""
+        """Where the dialogue begins after all cuts so far, replayed from its beginning, so that no state is kept."""
         if self.high_water is None or self.low_water is None:
             return 0
         costs: list[int] = []
@@ -117,9 +117,7 @@ class TailWindow:
                     start += 1
         return start
 
-    def _tail(
-        self, dialogue: Sequence[Entry], start: int, newest: int, left: int, counter: ChatCounter
-    ) -> list[Entry]:
+    def _tail(self, dialogue: Sequence[Entry], start: int, newest: int, left: int, counter: ChatCounter) -> list[Entry]:
         """The newest entries that fit, in order, from a user message on."""
         places = (self.max_messages or sys.maxsize) - 1
         kept: list[Entry] = []
@@ -150,9 +148,7 @@ def _from_user(entries: Sequence[Entry]) -> list[Entry]:
     return [entry for at, entry in enumerate(entries) if at >= first or entry.message.role == "system"]
 
 
-def _without_oldest(
-    kept: Sequence[Entry], newest: Entry, excess: int, counter: ChatCounter
-) -> list[Entry]:
+def _without_oldest(kept: Sequence[Entry], newest: Entry, excess: int, counter: ChatCounter) -> list[Entry]:
     """Without as many of the oldest entries as cost `excess` tokens, the newest user message apart."""
     remaining = list(kept)
     saved = 0

@@ -22,9 +22,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
-from ctxkit.errors import TemplateSyntaxError
+from ctxkit.errors import CtxkitError, TemplateSyntaxError
+from ctxkit.storage.checks import parse_json
 
-__all__ = ["read_front_matter", "strict_json", "write_front_matter"]
+__all__ = ["read_front_matter", "write_front_matter"]
 
 _MAX_INDENT = 8
 _LINE = re.compile(r"(?P<indent> *)(?P<key>[A-Za-z_][A-Za-z0-9_-]*):(?:[ \t]+(?P<value>.*))?\Z")
@@ -75,30 +76,12 @@ def read_front_matter(lines: Iterable[str], *, where: str, first_line: int) -> d
 def _value(text: str, fail: Any) -> Any:
     if text[0] in '"[{' or text in ("true", "false", "null") or _NUMBER_LIKE.match(text):
         try:
-            return strict_json(text)
-        except ValueError as error:
-            fail(f"not JSON ({error}): {text[:60]!r}", "Write the value as JSON, or a text in double quotes.")
+            return parse_json(text, what="the value")
+        except CtxkitError as error:
+            fail(f"not JSON ({error.message}): {text[:60]!r}", "Write the value as JSON, or a text in double quotes.")
     if text[0] in _INDICATORS or ": " in text or " #" in text or text.endswith(":") or text.lower() in _WORDS:
         fail(f"YAML would read this text differently: {text[:60]!r}", "Put it in double quotes.")
     return text
-
-
-def strict_json(text: str) -> Any:
-    """JSON as it is meant: no NaN, no key twice, not too deep. Raises `ValueError`."""
-
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(items)
-        if len(found) != len(items):
-            raise ValueError("a key is there twice")
-        return found
-
-    def constant(name: str) -> NoReturn:
-        raise ValueError(f"{name} is not JSON")
-
-    try:
-        return json.loads(text, object_pairs_hook=pairs, parse_constant=constant)
-    except RecursionError as error:
-        raise ValueError("nested too deep") from error
 
 
 def write_front_matter(fields: Mapping[str, Any]) -> str:
