@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,23 +99,49 @@ def postgresql() -> Iterator[PostgreSQL]:
 
 
 @pytest.fixture
-def postgres_url(postgresql: PostgreSQL) -> Iterator[str]:
-    """The address of an empty PostgreSQL database of this test alone, pgvector enabled."""
-    name = postgresql.create()
-    yield postgresql.url(name)
-    postgresql.drop(name)
+def new_postgres_url(postgresql: PostgreSQL) -> Iterator[Callable[[], str]]:
+    """Makes addresses of empty PostgreSQL databases of this test alone, pgvector enabled."""
+    names: list[str] = []
+
+    def make() -> str:
+        names.append(postgresql.create())
+        return postgresql.url(names[-1])
+
+    yield make
+    for name in names:
+        postgresql.drop(name)
 
 
 @pytest.fixture
-def sqlite_url(tmp_path: Path) -> str:
-    """The address of a SQLite file that is not there yet."""
-    return f"sqlite:///{tmp_path / 'store.db'}"
+def new_sqlite_url(tmp_path: Path) -> Callable[[], str]:
+    """Makes addresses of SQLite files that are not there yet."""
+    numbers = itertools.count(1)
+    return lambda: f"sqlite:///{tmp_path / f'store-{next(numbers)}.db'}"
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def store_url(request: pytest.FixtureRequest) -> str:
+def new_store_url(request: pytest.FixtureRequest) -> Callable[[], str]:
+    """Makes addresses of empty databases, on SQLite and on PostgreSQL in turn."""
+    make: Callable[[], str] = request.getfixturevalue(f"new_{request.param}_url")
+    return make
+
+
+@pytest.fixture
+def store_url(new_store_url: Callable[[], str]) -> str:
     """The address of an empty database, on SQLite and on PostgreSQL in turn."""
-    return str(request.getfixturevalue(f"{request.param}_url"))
+    return new_store_url()
+
+
+@pytest.fixture
+def sqlite_url(new_sqlite_url: Callable[[], str]) -> str:
+    """The address of a SQLite file that is not there yet."""
+    return new_sqlite_url()
+
+
+@pytest.fixture
+def postgres_url(new_postgres_url: Callable[[], str]) -> str:
+    """The address of an empty PostgreSQL database; a test that asks for it is marked `postgres`."""
+    return new_postgres_url()
 
 
 @pytest.fixture

@@ -117,16 +117,17 @@ class Database:
         return self._attempt(lambda connection: work(Scope(connection, tenant)), write=True)
 
     def _attempt(self, work: Callable[[Connection], T], *, write: bool = False) -> T:
+        attempt = 0
         with translated(self.shown):
-            for attempt in range(1, ATTEMPTS + 1):
+            while True:
                 try:
                     with self._transaction(write) as connection:
                         return work(connection)
                 except DBAPIError as error:
+                    attempt += 1
                     if attempt == ATTEMPTS or not is_contention(error):
                         raise
                     time.sleep(random.uniform(0, 0.02 * 2**attempt))
-        raise AssertionError("unreachable")  # pragma: no cover
 
     @contextmanager
     def _transaction(self, write: bool) -> Iterator[Connection]:
@@ -158,7 +159,7 @@ class Database:
 def _parse(url: str) -> URL:
     try:
         parsed = make_url(url)
-    except ArgumentError as error:
+    except (ArgumentError, ValueError, AttributeError) as error:
         raise StorageError(
             "this is not a database address",
             subject=str(url),
