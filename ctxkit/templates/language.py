@@ -34,6 +34,7 @@ MAX_DEPTH = 16
 _NAME = r"[A-Za-z_][A-Za-z0-9_]{0,63}"
 _PATH = re.compile(rf"(?:{_NAME}(?:\.{_NAME})*|\.|(?:\.{_NAME})+)\Z")
 _REST_OF_LINE = re.compile(r"[ \t]*(?:\r?\n|\Z)")
+_QUOTE = re.compile(r'\s*"')
 _CLOSING = re.compile(r"\s*\}\}")
 _decode_string = json.JSONDecoder().raw_decode
 
@@ -81,14 +82,17 @@ class _Open:
     text: list[str]
 
     def add(self, node: Node) -> None:
-        self.flush()
+        self._end_text()
         self.nodes.append(node)
 
-    def flush(self) -> tuple[Node, ...]:
+    def close(self) -> tuple[Node, ...]:
+        self._end_text()
+        return tuple(self.nodes)
+
+    def _end_text(self) -> None:
         if text := "".join(self.text):
             self.nodes.append(Literal(text))
         self.text.clear()
-        return tuple(self.nodes)
 
 
 def position_of(source: str, offset: int, *, line: int = 1) -> str:
@@ -111,8 +115,8 @@ def compile_text(source: str, *, where: str = "template", line: int = 1) -> tupl
             break
         fail = partial(_error, source, start, where, line)
         text = source[position:start]
-        if source.startswith('"', start + 2):
-            string, position = _string(source, start, fail)
+        if quote := _QUOTE.match(source, start + 2):
+            string, position = _string(source, quote.end() - 1, fail)
             stack[-1].text += text, string
             continue
         end = source.find("}}", start + 2)
@@ -152,7 +156,7 @@ def compile_text(source: str, *, where: str = "template", line: int = 1) -> tupl
             f"Close it with {{{{/{opened.path}}}}}.",
         )
     stack[0].text.append(source[position:])
-    return stack[0].flush()
+    return stack[0].close()
 
 
 def _error(source: str, offset: int, where: str, line: int, message: str, remedy: str) -> TemplateSyntaxError:
@@ -161,7 +165,7 @@ def _error(source: str, offset: int, where: str, line: int, message: str, remedy
 
 def _string(source: str, start: int, fail: Fail) -> tuple[str, int]:
     try:
-        value, end = _decode_string(source, start + 2)
+        value, end = _decode_string(source, start)
     except (ValueError, RecursionError):
         closing = None
     else:
@@ -202,4 +206,4 @@ def _close(stack: list[_Open], path: Path, fail: Fail) -> None:
     if opened.path != path:
         raise fail(f"{{{{/{path}}}}} stands where {{{{/{opened.path}}}}} is due", "Close the inner section first.")
     stack.pop()
-    stack[-1].add(SectionNode(opened.path, opened.inverted, opened.flush()))
+    stack[-1].add(SectionNode(opened.path, opened.inverted, opened.close()))
