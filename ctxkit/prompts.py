@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ctxkit.documents import Source
+from ctxkit.documents import GAP, Source, Span
 from ctxkit.errors import ConfigError
 from ctxkit.messages import Message, Role, ToolCall
 from ctxkit.trace import Dropped, Trace
@@ -35,7 +35,8 @@ class Section:
         min: tokens that are set aside for the section before sections compete; unused ones are given back.
         max: tokens that it never exceeds, None for no cap.
         share: the part of the room in [0, 1] that it never exceeds, None for no cap.
-        priority: sections of higher priority are served first; equal ones compete by value per token.
+        priority: sections of higher priority are served first; equal ones share the room evenly, and what one of them
+            does not use is the other's.
     """
 
     min: int = 0
@@ -107,7 +108,7 @@ class Segment:
         trust: `trusted` (the template), `untrusted` (documents, payload values), `history`.
         template: `name@version` where the text comes from a template, else None.
         message_id: the message of the dialogue it comes from, else None.
-        sources: the document spans it holds.
+        sources: the document spans it holds, in order; `text` is their texts, with `GAP` between two of them.
     """
 
     section: str
@@ -119,6 +120,29 @@ class Segment:
     template: str | None = None
     message_id: str | None = None
     sources: tuple[Source, ...] = ()
+
+    @property
+    def is_fence(self) -> bool:
+        """Whether the segment is one of the lines that assembly writes around a document."""
+        return self.section == "context" and self.trust == "trusted" and self.template is None and not self.sources
+
+    def locate(self, start: int, end: int) -> tuple[Source, ...]:
+        """The document spans behind the characters `[start, end)` of `text`; gaps have none.
+
+        Example:
+            >>> one, two = Source("d", "a.md", Span(10, 13)), Source("d", "a.md", Span(20, 23))
+            >>> segment = Segment("context", "user", "abc" + GAP + "xyz", 4, "untrusted", sources=(one, two))
+            >>> [source.span for source in segment.locate(1, 10)]
+            [Span(start=11, end=13), Span(start=20, end=22)]
+        """
+        found: list[Source] = []
+        offset = 0
+        for source in self.sources:
+            first, last = max(start, offset), min(end, offset + source.span.length)
+            if first < last:
+                found.append(source._replace(span=Span(first, last).shift(source.span.start - offset)))
+            offset += source.span.length + len(GAP)
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +191,13 @@ class Prompt:
     def explain(self) -> str:
         """A table for people: section, tokens, source; then what was dropped and why."""
         rows = [("section", "role", "tokens", "trust", "source")]
+        fences = [segment for segment in self.segments if segment.is_fence]
         for segment in self.segments:
-            rows.append((segment.section, segment.role, f"{segment.token_count:,}", segment.trust, _origin(segment)))
+            if not segment.is_fence:
+                rows.append((segment.section, segment.role, f"{segment.token_count:,}", segment.trust, _origin(segment)))
+        if fences:
+            tokens = sum(segment.token_count for segment in fences)
+            rows.append(("context", fences[0].role, f"{tokens:,}", "trusted", "the fences around the documents"))
         segment_tokens = sum(segment.token_count for segment in self.segments)
         rows.append(("(roles, tools)", "", f"{self.token_count - segment_tokens:,}", "", "the model's chat format"))
         widths = [max(len(row[column]) for row in rows) for column in range(4)]
