@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,7 +34,7 @@ class TailWindow:
     Example:
         >>> from ctxkit.testing.windows import WordChatCounter
         >>> dialogue = [Message("user", "one two"), Message("assistant", "three"), Message("user", "four five")]
-        >>> [message.text for message in TailWindow().select(dialogue, 7, WordChatCounter())]
+        >>> [message.text for message in TailWindow().select(dialogue, 8, WordChatCounter())]
         ['four five']
     """
 
@@ -70,12 +71,13 @@ class TailWindow:
         left = max_tokens - self._check(pinned, dialogue[newest], max_tokens, counter)
         start = self._cut(dialogue, counter)
         kept = self._tail(dialogue, start, newest, left, counter)
-        while True:
-            result = _arranged(pinned, kept)
-            excess = counter.count_prompt(result) - max_tokens
-            if excess <= 0 or len(kept) == 1:
-                return result
-            kept = _without_oldest(kept, dialogue[newest], excess, counter)
+
+        def fits(drop: int) -> bool:
+            return counter.count_prompt(_arranged(pinned, _without_oldest(kept, dialogue[newest], drop))) <= max_tokens
+
+        # Messages are planned one by one, which is only about right: the whole is what has to fit.
+        drop = 0 if fits(0) else bisect_left(range(len(kept) - 1), True, lo=1, key=fits)
+        return _arranged(pinned, _without_oldest(kept, dialogue[newest], drop))
 
     def _check(self, pinned: Sequence[Entry], newest: Entry | None, max_tokens: int, counter: ChatCounter) -> int:
         """The tokens of what cannot be left out. Raises `BudgetError` when they do not fit."""
@@ -148,14 +150,11 @@ def _from_user(entries: Sequence[Entry]) -> list[Entry]:
     return [entry for at, entry in enumerate(entries) if at >= first or entry.message.role == "system"]
 
 
-def _without_oldest(kept: Sequence[Entry], newest: Entry, excess: int, counter: ChatCounter) -> list[Entry]:
-    """Without as many of the oldest entries as cost `excess` tokens, the newest user message apart."""
-    remaining = list(kept)
-    saved = 0
-    while saved < excess and len(remaining) > 1:
-        dropped = remaining.pop(1 if remaining[0] is newest else 0)
-        saved += max(1, _cost(dropped, counter))
-    return _from_user(remaining)
+def _without_oldest(kept: Sequence[Entry], newest: Entry, count: int) -> list[Entry]:
+    """Without so many of the oldest entries, the newest user message apart, and again from a user message on."""
+    optional = [entry for entry in kept if entry is not newest][:count]
+    gone = {id(entry) for entry in optional}
+    return _from_user([entry for entry in kept if id(entry) not in gone])
 
 
 def _arranged(pinned: Sequence[Entry], dialogue: Sequence[Entry]) -> list[Message]:
