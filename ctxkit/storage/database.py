@@ -197,7 +197,9 @@ def _check_file(path: Path, subject: str, create: bool) -> None:
                 )
         elif not create:
             raise StorageError(
-                "there is no store here", subject=subject, remedy="Check the address, or open it with create=True."
+                "there is no store here",
+                subject=subject,
+                remedy="Check the address, or make one: ctxkit ingest PATH, or create=True.",
             )
         else:
             path.parent.mkdir(parents=True, exist_ok=True)

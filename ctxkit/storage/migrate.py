@@ -61,7 +61,9 @@ def is_current(connection: Connection, subject: str, *, create: bool) -> bool:
     found = revision_of(connection, subject)
     if found is None and not create:
         raise StorageError(
-            "there is no store here", subject=subject, remedy="Check the address, or open it with create=True."
+            "there is no store here",
+            subject=subject,
+            remedy="Check the address, or make one: ctxkit ingest PATH, or create=True.",
         )
     if found is not None and found != HEAD and found not in _known_revisions():
         raise StoreVersionError(

@@ -66,7 +66,7 @@ def test_a_store_that_is_not_ours(ctxkit: Any, tmp_path: Path) -> None:
 def test_a_store_of_a_newer_version(ctxkit: Any, notes: Path, tmp_path: Path) -> None:
     ctxkit("ingest", "notes", *EMBED)
     with sqlite3.connect(tmp_path / ".ctxkit" / "store.db") as database:
-        database.execute("update alembic_version set version_num = '9999'")
+        database.execute("update ctxkit_version set version_num = '9999'")
     database.close()
     refuses(ctxkit("search", "x", *EMBED), 1, "newer")
 
@@ -84,7 +84,7 @@ def test_a_server_that_is_not_there(ctxkit: Any) -> None:
 
 def test_a_model_that_is_not_installed(ctxkit: Any, notes: Path) -> None:
     ctxkit("ingest", "notes", *EMBED)
-    refuses(ctxkit("ask", "x", *EMBED, "--model", "local:no-such-model"), 1, "models")
+    refuses(ctxkit("ask", "x", *EMBED, "--model", "local:no-such-model"), 1, "no-such-model", "known")
     refuses(ctxkit("ask", "x", *EMBED, "--model", "nonsense:x"), 2)
 
 
