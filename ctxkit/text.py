@@ -34,8 +34,9 @@ _PLAIN = (
     "\x00-\u02ff\u0370-\u0482\u048a-\u0590\u1e00-\u200a\u2010-\u2027\u2030-\u205e\u2070-\u20cf\u2100-\u2cee"
     "\u3000-\u3029\u3030-\u3098\u309b-\ua66e\uac00-\ud7a3\ue000-\ufb1d\uff00-\uff9d\U00020000-\U0002fa1f"
 )
-_NOT_PLAIN = re.compile(f"[^{_PLAIN}]")
-_REGION = re.compile(f"[{_PLAIN}]?(?:[^{_PLAIN}]++[{_PLAIN}]?+)++")
+_PLAIN_PAIR = re.compile(f"[{_PLAIN}]{{2}}")
+# Stretches in which a longer grapheme may be; it may take in one plain character on either side.
+_REGION = re.compile(f"[^{_PLAIN}]++(?:[{_PLAIN}]?+[^{_PLAIN}]++)*+")
 
 # `\X` looks back over a whole run of regional indicators at each of them: flags are paired here instead.
 _CLUSTER = regex.compile(
@@ -46,7 +47,8 @@ _CLUSTER = regex.compile(
 class Graphemes:
     """The grapheme clusters of a text: what a reader takes for one character.
 
-    Built in one linear pass, and in almost none where the text has no combining characters; a lookup is logarithmic.
+    A lookup between plain characters costs nothing; the first one beside a combining character makes a linear pass
+    over the text, from when on such lookups are logarithmic.
 
     Source: Unicode Standard Annex 29, extended grapheme clusters.
 
@@ -55,19 +57,11 @@ class Graphemes:
         (0, 2)
     """
 
-    __slots__ = ("_ends", "_starts", "_text")
+    __slots__ = ("_clusters", "_text")
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._starts: list[int] = []
-        self._ends: list[int] = []
-        if text.isascii() or _NOT_PLAIN.search(text) is None:
-            return
-        for region in _REGION.finditer(text):
-            for cluster in _CLUSTER.finditer(text, region.start(), region.end()):
-                if cluster.end() - cluster.start() > 1:
-                    self._starts.append(cluster.start())
-                    self._ends.append(cluster.end())
+        self._clusters: tuple[list[int], list[int]] | None = None
 
     def around(self, position: int) -> Span | None:
         """The grapheme that `position` is inside of, or None where it is a boundary."""
@@ -76,10 +70,13 @@ class Graphemes:
             return None
         if text[position] == "\n" and text[position - 1] == "\r":
             return Span(position - 1, position + 1)
-        at = bisect_right(self._starts, position - 1) - 1
-        if at >= 0 and position < self._ends[at]:
-            return Span(self._starts[at], self._ends[at])
-        return None
+        if _PLAIN_PAIR.match(text, position - 1):
+            return None
+        if self._clusters is None:
+            self._clusters = _long_clusters(text)
+        starts, ends = self._clusters
+        at = bisect_right(starts, position - 1) - 1
+        return Span(starts[at], ends[at]) if at >= 0 and position < ends[at] else None
 
     def floor(self, position: int) -> int:
         """The last boundary at or before `position`."""
@@ -90,6 +87,18 @@ class Graphemes:
         """The first boundary at or after `position`."""
         cluster = self.around(position)
         return position if cluster is None else cluster.end
+
+
+def _long_clusters(text: str) -> tuple[list[int], list[int]]:
+    """The starts and the ends of the graphemes of more than one code point."""
+    starts: list[int] = []
+    ends: list[int] = []
+    for region in _REGION.finditer(text):
+        for cluster in _CLUSTER.finditer(text, max(0, region.start() - 1), region.end() + 1):
+            if cluster.end() - cluster.start() > 1:
+                starts.append(cluster.start())
+                ends.append(cluster.end())
+    return starts, ends
 
 
 def is_grapheme_boundary(text: str, position: int) -> bool:
@@ -186,12 +195,14 @@ _CLOSERS = "\"'”’»›)\\]}」』）》】〉〕*_"
 _LINE_ENDS = "\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"
 _HAN = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 
-# Every branch begins where a run begins and takes it whole, so that no run is read twice.
+# The first character finds the places fast, the branches look back at it. Each takes a run whole, from its beginning,
+# so that no run is read twice.
 _BREAK = re.compile(
-    f"(?P<latin>(?<![{_STOPS}])[{_STOPS}]++(?P<closed>[{_CLOSERS}]*+)(?:\\s++|\\Z))"
-    f"|(?P<cjk>(?<![{_CJK_STOPS}])[{_CJK_STOPS}]++[{_STOPS}{_CJK_STOPS}{_CLOSERS}]*+\\s*+"
-    f"|(?<![{_STOPS}])[!?]++(?=[{_HAN}]))"
-    f"|(?P<line>[{_LINE_ENDS}]\\s*+)"
+    f"[{_STOPS}{_CJK_STOPS}{_LINE_ENDS}](?:"
+    f"(?P<line>(?<=[{_LINE_ENDS}])\\s*+)"
+    f"|(?P<latin>(?<=[{_STOPS}])(?<![{_STOPS}]{{2}})[{_STOPS}]*+(?P<closed>[{_CLOSERS}]*+)(?:\\s++|\\Z))"
+    f"|(?P<cjk>(?<=[{_CJK_STOPS}])[{_STOPS}{_CJK_STOPS}{_CLOSERS}]*+\\s*+"
+    f"|(?<=[!?])(?<![{_STOPS}]{{2}})[!?]*+(?=[{_HAN}])))"
 )
 _LINE_END = re.compile(f"[{_LINE_ENDS}]")
 _BLANK_LINE = re.compile(r"(?:\r\n?|\n)[^\S\r\n]*(?:\r\n?|\n)|\u2029|\x0c")

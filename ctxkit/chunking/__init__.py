@@ -1,0 +1,6 @@
+"""Cutting documents into chunks that lose nothing (law 1) and never exceed their maximum of tokens."""
+
+from ctxkit.chunking.recursive import RecursiveChunker
+from ctxkit.chunking.sentence import SentenceChunker
+
+__all__ = ["RecursiveChunker", "SentenceChunker"]

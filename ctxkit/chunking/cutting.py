@@ -1,0 +1,271 @@
+"""The cutter that every chunker shares: where a chunk begins and ends, given the places a text may be cut at.
+
+It works from the top down: guess how far the maximum reaches, take the best separator before that, count the text that
+would be emitted, and correct the guess. No count is ever added to another, so that any counter will do; the promise
+rests on the count of the emitted text alone. Each chunk costs one count where the density of tokens is steady, two or
+three where it jumps, and a look through a window of about the chunk's own length: linear in the text.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from ctxkit.documents import Span
+from ctxkit.errors import ChunkingError
+from ctxkit.text import Graphemes
+
+__all__ = ["Cutter", "Level", "Piece"]
+
+_CONTENT = re.compile(r"\S")
+_WIDEST_INDENT = 200
+_FIRST_RATIO = 3.0  # characters a token, until the first count tells
+_CAUTION = 0.95  # of the distance the last density promises: one guess in ten is too far, none is far too near
+_TRIES = 5  # guesses by proportion
+
+
+class Piece(NamedTuple):
+    """A span to emit, and the exact tokens of its text."""
+
+    span: Span
+    tokens: int
+
+
+class Level(Protocol):
+    """One kind of separator. `fill`: how much of the reach must lie before a cut, for it to be preferred to a cut at a
+    lower level."""
+
+    @property
+    def fill(self) -> float: ...
+
+    def positions(self, text: str, low: int, high: int) -> Sequence[int]:
+        """The places to cut at in `[low, high]`, in order."""
+        ...
+
+
+class _Reach(NamedTuple):
+    cut: int  # where the rest of the text begins
+    end: int  # where the emitted text ends: `cut` less the white space before it
+    tokens: int
+
+
+class Cutter:
+    """Cuts one text.
+
+    Args:
+        count: tokens of a text; it need not be additive.
+        limit: the most tokens of a piece.
+        overlap: the most tokens of a piece that repeat the end of the piece before; less than `limit`.
+        levels: the separators, best first. Below the last one a text is cut between graphemes.
+        overlap_levels: the separators an overlap may begin at.
+        blocks: sorted, disjoint spans that are not cut unless one alone is over the limit.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        count: Callable[[str], int],
+        limit: int,
+        overlap: int,
+        levels: Sequence[Level],
+        overlap_levels: Sequence[Level],
+        blocks: Sequence[Span],
+    ) -> None:
+        self._text = text
+        self._count = count
+        self._limit = limit
+        self._overlap = overlap
+        self._levels = levels
+        self._overlap_levels = overlap_levels
+        self._blocks = blocks
+        self._block_starts = [block.start for block in blocks]
+        self._fits: dict[int, bool] = {}
+        self._graphemes = Graphemes(text)
+        self._broken = Span(0, 0)  # the one grapheme that alone is over the limit, while we are in it
+        self._ratio = _FIRST_RATIO
+        self._slack = max(0, limit - 8) // 5  # room that is not worth another count to fill up
+
+    def pieces(self) -> Iterator[Piece]:
+        """The pieces in order: they cover every non-blank character, and each reaches further than the one before."""
+        start = self._skip(0)
+        while start < len(self._text):
+            reach = self._reach(start, start)
+            while reach is not None:
+                if reach.end > start:
+                    yield Piece(Span(start, reach.end), reach.tokens)
+                fresh = self._skip(reach.cut)
+                if not self._overlap or fresh >= len(self._text) or reach.end <= start:
+                    break
+                start = self._overlap_start(start, reach.end)
+                reach = self._reach(start, fresh) if start < reach.end else None
+            start = fresh
+
+    # ------------------------------------------------------------------------------------------ one piece
+
+    def _reach(self, start: int, after: int) -> _Reach | None:
+        """The longest piece we find from `start` that ends after `after`; None where none fits that does.
+
+        Where `after` is `start`, one always fits, or `ChunkingError` is raised.
+        """
+        text, limit, size = self._text, self._limit, len(self._text)
+        best: _Reach | None = None
+        too_far = size + 1
+        guess = start + int(limit * self._ratio * _CAUTION)
+        for attempt in range(1_000):
+            guess = min(max(guess, after + 1), too_far - 1, size)
+            cut = self._cut_before(start, after, guess)
+            if cut is None:
+                cut = self._cut_after(after)
+            if cut >= too_far:
+                if best is not None or after > start:
+                    return best
+                too_far = self._break_up(start, too_far)
+                continue
+            if best is not None and cut <= best.cut:
+                return best
+            end = self._trim(start, cut)
+            if end <= start:
+                return _Reach(cut, start, 0)
+            tokens = self._count(text[start:end])
+            if tokens > limit:
+                too_far = cut
+                known, room = (start, limit) if best is None else (best.end, limit - best.tokens)
+                if best is not None and (attempt >= _TRIES or room <= 2 * self._slack):
+                    return best
+                # Between what fits and what does not, tokens are taken to be even; where they are not, halve.
+                part = _CAUTION * room / (room + tokens - limit) if attempt < _TRIES else 0.5
+                guess = known + int((end - known) * part)
+                continue
+            best = _Reach(cut, *self._with_line_end(start, end, tokens))
+            if cut == size or cut + 1 >= too_far:
+                return best
+            ratio = (end - start) / max(tokens, 1)
+            self._ratio = ratio if tokens > limit // 4 else (self._ratio + ratio) / 2
+            if limit - tokens <= self._slack:
+                return best
+            guess = start + int(limit * ratio) + 1
+        return best
+
+    def _cut_before(self, start: int, after: int, guess: int) -> int | None:
+        """The best place to cut in `(after, guess]`, or None where there is none."""
+        if guess >= len(self._text):
+            return len(self._text)
+        block = self._whole_block(guess)
+        if block is not None:
+            guess = block.start
+        for level in self._levels:
+            low = max(after + 1, start + int((guess - start) * level.fill))
+            near = max(low, guess - (guess - low) // 4)  # the last place is wanted: look at the end first
+            for left, right in ((near, guess), (low, near - 1)):
+                if left > right:
+                    continue
+                for position in reversed(level.positions(self._text, left, right)):
+                    if self._may_cut(position):
+                        return position
+        position = self._floor(guess)
+        return position if position > after else None
+
+    def _cut_after(self, after: int) -> int:
+        """The first place after `after` that may be cut at all."""
+        position = self._ceil(after + 1)
+        block = self._whole_block(position)
+        return position if block is None else block.end
+
+    def _break_up(self, start: int, too_far: int) -> int:
+        """Allow cuts inside the grapheme at `start`, which alone is over the limit. Returns the new bound."""
+        cluster = self._graphemes.around(start + 1)
+        if cluster is None or cluster == self._broken:
+            character = self._text[start:too_far]
+            raise ChunkingError(
+                f"one character alone has {self._count(character)} tokens, more than max_tokens={self._limit}",
+                subject=ascii(character),
+                remedy="Raise max_tokens: every character must fit.",
+            )
+        self._broken = cluster
+        return too_far
+
+    # ---------------------------------------------------------------------------------------- where to cut
+
+    def _may_cut(self, position: int) -> bool:
+        return self._floor(position) == position and self._whole_block(position) is None
+
+    def _floor(self, position: int) -> int:
+        cluster = self._graphemes.around(position)
+        return position if cluster is None or cluster == self._broken else cluster.start
+
+    def _ceil(self, position: int) -> int:
+        cluster = self._graphemes.around(position)
+        return position if cluster is None or cluster == self._broken else cluster.end
+
+    def _whole_block(self, position: int) -> Span | None:
+        """The block that `position` is inside of and that fits: it must stay whole."""
+        at = bisect_right(self._block_starts, position - 1) - 1
+        if at < 0 or position >= self._blocks[at].end:
+            return None
+        block = self._blocks[at]
+        if at not in self._fits:
+            self._fits[at] = self._count(block.slice(self._text)) <= self._limit
+        return block if self._fits[at] else None
+
+    # ----------------------------------------------------------------------------------------- white space
+
+    def _skip(self, position: int) -> int:
+        """Where the next piece begins: blank lines are skipped, the indentation of its first line is not."""
+        found = _CONTENT.search(self._text, position)
+        if found is None:
+            return len(self._text)
+        content = found.start()
+        line = max(self._text.rfind("\n", position, content), self._text.rfind("\r", position, content)) + 1
+        if not line and (position == 0 or self._text[position - 1] in "\n\r"):
+            line = position
+        elif not line:
+            line = content
+        return line if content - line <= _WIDEST_INDENT and line >= position else self._floor(content)
+
+    def _trim(self, start: int, cut: int) -> int:
+        """Where the text before `cut` ends without its trailing white space, that of a whole block excepted."""
+        kept = len(self._text[start:cut].rstrip())
+        if not kept:
+            return start
+        end = self._ceil(start + kept)
+        block = self._whole_block(end)
+        return end if block is None else block.end
+
+    def _with_line_end(self, start: int, end: int, tokens: int) -> tuple[int, int]:
+        """After a block, keep the line end that closes it, if it fits."""
+        at = bisect_right(self._block_starts, end - 1) - 1
+        if at < 0 or self._blocks[at].end != end:
+            return end, tokens
+        rest = self._text[end : end + 2]
+        further = end + (2 if rest == "\r\n" else 1 if rest[:1] in ("\n", "\r") else 0)
+        if further == end:
+            return end, tokens
+        more = self._count(self._text[start:further])
+        return (further, more) if more <= self._limit else (end, tokens)
+
+    # --------------------------------------------------------------------------------------------- overlap
+
+    def _overlap_start(self, start: int, end: int) -> int:
+        """Where the piece after `text[start:end]` begins, to repeat at most `overlap` tokens of it; `end` for none."""
+        low = max(start + 1, end - int(self._overlap * self._ratio))
+        for _ in range(8):
+            position = self._first_cut(low, end)
+            if position is None:
+                return end
+            position = self._skip(position)
+            if position >= end:
+                return end
+            if position > start and self._count(self._text[position:end]) <= self._overlap:
+                return position
+            low = max(position + 1, end - (end - position) * 3 // 4)
+        return end
+
+    def _first_cut(self, low: int, end: int) -> int | None:
+        for level in self._overlap_levels:
+            for position in level.positions(self._text, low, min(end - 1, low + int((end - low) * (1 - level.fill)))):
+                if self._may_cut(position):
+                    return position
+        return None

@@ -1,0 +1,276 @@
+"""Chunkers: throughput beside LangChain, growth with the input, losslessness, and Precision_Omega at equal sizes."""
+
+from __future__ import annotations
+
+import gzip
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ctxkit.chunking import RecursiveChunker, SentenceChunker
+from ctxkit.documents import Document, Span, intersect_spans, subtract_spans, total_length
+from ctxkit.errors import ConfigError
+from ctxkit.evaluation.datasets import RetrievalSet, chunking_eval
+from ctxkit.evaluation.peers import tiktoken_cache
+from ctxkit.evaluation.report import Bar, Report
+from ctxkit.protocols import Chunker
+from ctxkit.settings import require
+from ctxkit.tokens import BpeCounter, get_counter
+
+__all__ = ["SHAPES", "growth", "is_lossless", "precision_omega", "run"]
+
+ENCODING = "cl100k_base"
+SIZE = 256
+SIZES = (8, 16, 32, 64, 100, 128, 200, 256, 512, 777, 1024, 2048)
+
+_PROSE = (
+    "The committee met on Tuesday, and it did not agree. Dr. Smith spoke first; she asked for 5.3 million more. "
+    "Nobody answered.\n\nLater, on the stairs, somebody laughed.\n"
+)
+SHAPES: dict[str, Callable[[int], str]] = {
+    "one giant line": lambda size: "abcdefghij" * (size // 10),
+    "only newlines": lambda size: "\n" * (size - 1) + "x",
+    "one far paragraph break": lambda size: "word " * (size // 5) + "\n\n" + "word " * (size // 50),
+    "normal prose": lambda size: _PROSE * (size // len(_PROSE)),
+    "only spaces": lambda size: " " * (size - 1) + "x",
+    "one giant grapheme": lambda size: "e" + "\u0301" * (size - 1),
+    "one giant fence": lambda size: "```\n" + "x = 1\n" * (size // 6),
+    "one giant table": lambda size: "| a | b |\n|---|---|\n" + "| 1 | 2 |\n" * (size // 10),
+}
+"""Texts of about a given number of characters. The first four are those of law 8."""
+
+
+def run(data: Path, *, rounds: int = 5, growth_size: int = 400_000, sizes: Sequence[int] = SIZES) -> Report:
+    """Measure everything; a minute or two on two cores.
+
+    Args:
+        rounds: how often each timing is repeated; the chunkers take turns, and the median counts.
+        growth_size: characters of the shorter text of each shape.
+        sizes: the maxima at which losslessness is checked.
+    """
+    book, novel, questions = war_and_peace(data), story_of_the_stone(data), chunking_eval(data)
+    report = Report(
+        "chunking",
+        f"War and Peace ({len(book.text):,} characters), 红楼梦 ({len(novel.text):,}), "
+        f"{len(questions.documents)} corpora with {len(questions.queries)} questions; {ENCODING}",
+    )
+    _throughput(report, book, rounds)
+    _growth(report, growth_size, rounds)
+    _lossless(report, [book, novel, *questions.documents], sizes)
+    _omega(report, questions)
+    return report
+
+
+def war_and_peace(data: Path) -> Document:
+    return _book(data / "gutenberg" / "war_and_peace_2600-0.txt.gz")
+
+
+def story_of_the_stone(data: Path) -> Document:
+    return _book(data / "zh_novels" / "The_Story_of_the_Stone.txt.gz")
+
+
+def _book(path: Path) -> Document:
+    if not path.is_file():
+        raise ConfigError("the data file is not here", subject=str(path), remedy="Set CTXKIT_DATA to the data folder.")
+    return Document.from_text(
+        gzip.decompress(path.read_bytes()).decode("utf-8").replace("\r\n", "\n"), source=path.stem
+    )
+
+
+# ------------------------------------------------------------------------------------------------- throughput
+
+
+def _throughput(report: Report, book: Document, rounds: int) -> None:
+    counter = BpeCounter(ENCODING)
+    peer = langchain_splitter(SIZE)
+    work: dict[str, Callable[[], int]] = {
+        "langchain": lambda: len(peer.split_text(book.text)),
+        "recursive": lambda: len(list(RecursiveChunker(max_tokens=SIZE, counter=counter).chunk(book))),
+        "sentence": lambda: len(list(SentenceChunker(max_tokens=SIZE, counter=counter).chunk(book))),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in work}
+    chunks: dict[str, int] = {}
+    for _ in range(max(1, rounds)):
+        for name, task in work.items():
+            start = time.perf_counter()
+            chunks[name] = task()
+            seconds[name].append(time.perf_counter() - start)
+    for name in work:
+        ratio = statistics.median(
+            ours and peers / ours for peers, ours in zip(seconds["langchain"], seconds[name], strict=True)
+        )
+        report.rows.append(
+            {
+                "measure": "throughput",
+                "chunker": name,
+                "max_tokens": SIZE,
+                "chunks": chunks[name],
+                "mb_per_second": round(len(book.text.encode()) / statistics.median(seconds[name]) / 1e6, 2),
+                "ratio": round(ratio, 2),
+            }
+        )
+        if name == "recursive":
+            report.bars.append(Bar.at_least("throughput_ratio_to_langchain", ratio, 2.0))
+
+
+def langchain_splitter(size: int) -> Any:
+    """LangChain's recursive splitter with tiktoken, without overlap."""
+    splitters = require("langchain_text_splitters", extra="peers")
+    with tiktoken_cache():
+        return splitters.RecursiveCharacterTextSplitter.from_tiktoken_encoder(
+            encoding_name=ENCODING, chunk_size=size, chunk_overlap=0
+        )
+
+
+# ----------------------------------------------------------------------------------------------------- growth
+
+
+def growth(chunker: Chunker, shape: Callable[[int], str], size: int, rounds: int = 5) -> float:
+    """`time(2 * size) / time(size)`: the ratio of the fastest of `rounds` runs, which alternate.
+
+    Of a deterministic computation the fastest run is the one that least was in the way of.
+    """
+    short, long = (Document.from_text(shape(length), source="shape") for length in (size, 2 * size))
+    best = {"short": float("inf"), "long": float("inf")}
+    for _ in range(max(1, rounds)):
+        for name, document in (("short", short), ("long", long)):
+            start = time.perf_counter()
+            for _chunk in chunker.chunk(document):
+                pass
+            best[name] = min(best[name], time.perf_counter() - start)
+    return best["long"] / best["short"]
+
+
+def _growth(report: Report, size: int, rounds: int) -> None:
+    counter = get_counter(ENCODING)
+    chunkers: dict[str, Chunker] = {
+        "recursive": RecursiveChunker(max_tokens=SIZE, counter=counter),
+        "sentence": SentenceChunker(max_tokens=SIZE, counter=counter),
+    }
+    for name, chunker in chunkers.items():
+        for number, (shape, make) in enumerate(SHAPES.items()):
+            ratio = growth(chunker, make, size, rounds)
+            report.rows.append(
+                {"measure": "growth", "chunker": name, "shape": shape, "characters": size, "ratio": round(ratio, 2)}
+            )
+            if name == "recursive" and number < 4:
+                report.bars.append(Bar.at_most(f"growth_{shape.replace(' ', '_')}", ratio, 2.5))
+
+
+# ------------------------------------------------------------------------------------------------ losslessness
+
+
+def is_lossless(document: Document, chunker: Chunker, max_tokens: int, counter: Any) -> bool:
+    """Whether the chunks are exact spans, in order, within the maximum, and cover every non-blank character."""
+    text = document.text
+    position = 0
+    for chunk in chunker.chunk(document):
+        start, end = chunk.span
+        if chunk.text != text[start:end] or chunk.token_count > max_tokens or counter.count(chunk.text) > max_tokens:
+            return False
+        if start < position or text[position:start].strip():
+            return False
+        position = end
+    return not text[position:].strip()
+
+
+def _lossless(report: Report, documents: Iterable[Document], sizes: Sequence[int]) -> None:
+    counter = get_counter(ENCODING)
+    checked = held = 0
+    for document in documents:
+        for size in sizes:
+            for chunker in (
+                RecursiveChunker(max_tokens=size, counter=counter),
+                SentenceChunker(max_tokens=size, counter=counter),
+            ):
+                checked += 1
+                held += is_lossless(document, chunker, size, counter)
+    sizes_text = f"{min(sizes)}..{max(sizes)}"
+    report.rows.append({"measure": "lossless", "max_tokens": sizes_text, "checked": checked, "lossless": held})
+    report.bars.append(Bar.at_least("lossless", held / checked, 1.0))
+
+
+# ---------------------------------------------------------------------------------------------- Precision_Omega
+
+
+def precision_omega(
+    chunks: Mapping[str, Sequence[Span]], excerpts: Mapping[str, Sequence[Span]], *, touching: bool = False
+) -> float:
+    """Of the text that a perfect retriever would have to fetch for one question, the part that is wanted.
+
+    All chunks that share a character with an excerpt are fetched; the result is the wanted characters among them,
+    divided by all their characters and the wanted ones that no chunk has.
+
+    Args:
+        chunks: spans by document.
+        excerpts: wanted spans by document.
+        touching: also fetch the chunks that only touch an excerpt, as the published implementation does.
+
+    Source: Smith and Troynikov, "Evaluating Chunking Strategies for Retrieval", Chroma, 2024.
+    """
+    wanted_length = union_length = 0
+    reach = 1 if touching else 0
+    for document, wanted in excerpts.items():
+        fetched = [
+            chunk
+            for chunk in chunks.get(document, ())
+            if any(chunk.start < span.end + reach and span.start < chunk.end + reach for span in wanted)
+        ]
+        wanted_length += total_length(intersect_spans(fetched, wanted))
+        union_length += total_length(fetched) + total_length(subtract_spans(wanted, fetched))
+    return wanted_length / union_length if union_length else 0.0
+
+
+def trimmed(text: str, span: Span) -> Span:
+    """The span without the white space at its ends."""
+    piece = span.slice(text)
+    return Span(span.end - len(piece.lstrip()), span.start + len(piece.rstrip()))
+
+
+def _omega(report: Report, questions: RetrievalSet) -> None:
+    counter = get_counter(ENCODING)
+    for size in (100, 140, 200, 250, 400):
+        peer = langchain_splitter(size)
+        chunkers: dict[str, Callable[[Document], list[Span]]] = {
+            "langchain": lambda document, peer=peer: _located(document.text, peer.split_text(document.text)),  # type: ignore[misc]
+            "recursive": _spans_of(RecursiveChunker(max_tokens=size, counter=counter)),
+            "sentence": _spans_of(SentenceChunker(max_tokens=size, counter=counter)),
+        }
+        for name, cut in chunkers.items():
+            report.rows.append({"measure": "omega", "chunker": name, "max_tokens": size, **_omega_of(cut, questions)})
+
+
+def _spans_of(chunker: Chunker) -> Callable[[Document], list[Span]]:
+    return lambda document: [chunk.span for chunk in chunker.chunk(document)]
+
+
+def _located(text: str, pieces: Sequence[str]) -> list[Span]:
+    """The spans of pieces that are in order and do not overlap."""
+    spans, position = [], 0
+    for piece in pieces:
+        start = text.index(piece, position)
+        position = start + len(piece)
+        spans.append(Span(start, position))
+    return spans
+
+
+def _omega_of(cut: Callable[[Document], list[Span]], questions: RetrievalSet) -> dict[str, float]:
+    counter = get_counter(ENCODING)
+    as_cut, bare, tokens = {}, {}, []
+    for document in questions.documents:
+        spans = cut(document)
+        as_cut[document.id] = spans
+        bare[document.id] = [trimmed(document.text, span) for span in spans]
+        tokens += [counter.count(span.slice(document.text)) for span in spans]
+    strict = [precision_omega(bare, wanted) for wanted in questions.excerpts.values()]
+    published = [precision_omega(as_cut, wanted, touching=True) for wanted in questions.excerpts.values()]
+    return {
+        "chunks": len(tokens),
+        "mean_tokens": round(statistics.fmean(tokens), 1),
+        "longest": max(tokens),
+        "omega": round(100 * statistics.fmean(strict), 1),
+        "omega_deviation": round(100 * statistics.stdev(strict), 1),
+        "omega_touching": round(100 * statistics.fmean(published), 1),
+    }
