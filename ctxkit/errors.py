@@ -216,7 +216,13 @@ class AuthenticationError(ModelError):
 
 
 class RateLimitError(ModelError):
-    """The provider refused the rate of requests (HTTP 429)."""
+    """The provider refused the rate of requests (HTTP 429).
+
+    Attributes:
+        retry_after: the seconds after which it says to ask again, or None.
+    """
+
+    retry_after: float | None = None
 
 
 class ModelTimeoutError(ModelError):

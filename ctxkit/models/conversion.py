@@ -7,12 +7,14 @@ renamed, and a lock keeps two processes from doing the same work.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from typing import Any
 from ctxkit.errors import ModelError
 from ctxkit.settings import cache_dir, require
 
-__all__ = ["converted_tokenizer", "converted_weights", "place_atomically"]
+__all__ = ["converted_tokenizer", "converted_weights", "offline_transformers", "place_atomically"]
 
 _SAMPLES = ("Hello, world!\n", "  two  spaces 1234\t5.6", "这是一个句子。", "👍🏽 e\u0301 \x00", "<|im_start|>system\n")
 
@@ -60,6 +62,8 @@ def place_atomically(target: Path, fill: Callable[[Path], None]) -> Path:
             try:
                 fill(temporary)
                 temporary.chmod(0o755)
+                for path in temporary.iterdir():
+                    path.chmod(0o644)
                 os.replace(temporary, target)
             except BaseException:
                 shutil.rmtree(temporary, ignore_errors=True)
@@ -85,7 +89,7 @@ def _target(gguf: Path) -> Path:
 
 
 @contextmanager
-def _offline() -> Iterator[Any]:
+def offline_transformers() -> Iterator[Any]:
     """transformers, quiet, and never asking the hub (law 9); its settings are put back."""
     transformers = require("transformers", extra="local")
     require("gguf", extra="local")
@@ -103,7 +107,7 @@ def _offline() -> Iterator[Any]:
 
 
 def _convert_tokenizer(gguf: Path, folder: Path) -> None:
-    with _offline() as transformers, _explained(gguf):
+    with offline_transformers() as transformers, _explained(gguf):
         tokenizer = transformers.AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
         tokenizer.save_pretrained(str(folder))
         fields = require("gguf", extra="local").GGUFReader(str(gguf)).fields
@@ -136,7 +140,7 @@ def _check_tokenizer(gguf: Path, folder: Path) -> None:
 
 
 def _convert_weights(gguf: Path, folder: Path) -> None:
-    with _offline() as transformers, _explained(gguf):
+    with offline_transformers() as transformers, _explained(gguf), _no_bar_in_a_pipe():
         torch = require("torch", extra="local")
         read = transformers.AutoModelForCausalLM.from_pretrained(
             str(gguf.parent), gguf_file=gguf.name, dtype=torch.float32
@@ -156,6 +160,16 @@ def _convert_weights(gguf: Path, folder: Path) -> None:
     config_values = json.loads(path.read_text(encoding="utf-8"))
     if config_values.pop("quantization_config", None) is not None:
         path.write_text(json.dumps(config_values, indent=2, sort_keys=True), encoding="utf-8")
+
+
+@contextmanager
+def _no_bar_in_a_pipe() -> Iterator[None]:
+    """transformers draws its progress bar of this conversion everywhere; it is for terminals."""
+    if sys.stderr is None or sys.stderr.isatty():
+        yield
+        return
+    with redirect_stderr(io.StringIO()):
+        yield
 
 
 @contextmanager

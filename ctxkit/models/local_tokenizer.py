@@ -43,7 +43,7 @@ class LocalTokenizer:
             raise ModelNotFoundError(
                 "the folder holds no tokenizer.json",
                 subject=str(folder),
-                remedy="Save the model's fast tokenizer there, with transformers: AutoTokenizer … save_pretrained(folder).",
+                remedy="Save the model's fast tokenizer there with save_pretrained() of transformers.",
             )
         self._tokenizers = require("tokenizers", extra="local", subject=str(folder))
         raw = path.read_text(encoding="utf-8")

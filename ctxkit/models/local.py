@@ -1,0 +1,271 @@
+"""A causal language model on this machine, through transformers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from ctxkit.errors import ConfigError, ContextOverflowError, CtxkitError, ModelError, ModelTimeoutError
+from ctxkit.models.catalogue import ModelSource, resolve
+from ctxkit.models.decoding import FreshCache, KeyValueCache, decode_steps
+from ctxkit.models.loading import load_weights
+from ctxkit.models.local_config import LocalConfig, read_config, read_window
+from ctxkit.models.resolving import get_chat_counter
+from ctxkit.models.template_counting import ChatTemplateCounter
+from ctxkit.models.text_stream import TextStream
+from ctxkit.models.tool_calls import CALL_MARKER, parse_tool_calls
+from ctxkit.prompts import Completion, CompletionDelta, CompletionOptions, Prompt, Timings, Usage
+from ctxkit.settings import require
+
+__all__ = ["LocalModel"]
+
+
+class LocalModel:
+    """Any causal language model of transformers; `local` is SmolLM2-135M-Instruct.
+
+    The prompt is encoded segment by segment: the ids that are counted are the ids that are fed. Nothing is loaded
+    before the first answer; threads and models of one folder share the weights.
+
+    Args:
+        model: `local`, a name of the catalogue or of the local hub cache, a model folder, or a GGUF file.
+        device: a device of torch, or `auto`.
+        dtype: a dtype of torch, or `auto` (float32 on a CPU).
+        window: tokens of prompt and answer together, instead of the model's own.
+        counter: instead of the one that the model's tokenizer and template give.
+        cache: gives and takes keys and values; the seam for a cache that outlives a request.
+
+    Errors: `ModelNotFoundError` (not installed), `ContextOverflowError` (prompt and answer over the window),
+    `ModelTimeoutError`, `ModelError`, `MissingExtraError`.
+
+    Example:
+        model = LocalModel("local")
+        model.complete(prompt, CompletionOptions(max_tokens=64)).text
+    """
+
+    def __init__(
+        self,
+        model: str | Path = "local",
+        *,
+        device: str = "auto",
+        dtype: str = "auto",
+        window: int | None = None,
+        counter: ChatTemplateCounter | None = None,
+        cache: KeyValueCache | None = None,
+    ) -> None:
+        if window is not None and window < 2:
+            raise ConfigError(f"window is {window}", subject=str(model), remedy="A window has at least 2 tokens.")
+        require("tokenizers", extra="local", subject=str(model))
+        self._source: ModelSource = resolve(model)
+        self._device = device
+        self._dtype = dtype
+        self._window = window
+        self._given_counter = counter
+        self.cache: KeyValueCache = cache or FreshCache()
+
+    @property
+    def name(self) -> str:
+        return self._source.name
+
+    @cached_property
+    def window(self) -> int:
+        return self._window or read_window(self._source)
+
+    @cached_property
+    def counter(self) -> ChatTemplateCounter:
+        if self._given_counter is not None:
+            return self._given_counter
+        counter = get_chat_counter(f"local:{self._source.path}")
+        assert isinstance(counter, ChatTemplateCounter)
+        return counter
+
+    @cached_property
+    def _config(self) -> LocalConfig:
+        return read_config(self._source.folder())
+
+    @cached_property
+    def stop_ids(self) -> frozenset[int]:
+        """The ids that end an answer: of the template, the tokenizer and the model's configuration."""
+        return self.counter.stop_ids | self._config.stop_ids
+
+    @cached_property
+    def weights(self) -> Any:
+        """The model of transformers, loaded at the first use."""
+        return load_weights(self._source.folder(), device=self._device, dtype=self._dtype)
+
+    def encode(self, prompt: Prompt) -> list[int]:
+        """The ids that the model is fed."""
+        return self.counter.encode_prompt(prompt.turns, prompt.tools)
+
+    def complete(self, prompt: Prompt, options: CompletionOptions | None = None) -> Completion:
+        completion = None
+        for delta in self.stream(prompt, options):
+            completion = delta.completion
+        assert completion is not None
+        return completion
+
+    def stream(self, prompt: Prompt, options: CompletionOptions | None = None) -> Iterator[CompletionDelta]:
+        """The answer as it is decoded: whole characters, and never a piece of a stop text."""
+        return self._stream(prompt, options or CompletionOptions(), Event())
+
+    async def astream(self, prompt: Prompt, options: CompletionOptions | None = None) -> AsyncIterator[CompletionDelta]:
+        """`stream`, each step in a thread; when it is cancelled, decoding stops before the next step."""
+        cancelled = Event()
+        steps = self._stream(prompt, options or CompletionOptions(), cancelled)
+        try:
+            while (delta := await asyncio.to_thread(next, steps, None)) is not None:
+                yield delta
+        finally:
+            cancelled.set()
+
+    async def acomplete(self, prompt: Prompt, options: CompletionOptions | None = None) -> Completion:
+        completion = None
+        async for delta in self.astream(prompt, options):
+            completion = delta.completion
+        assert completion is not None
+        return completion
+
+    def _stream(self, prompt: Prompt, options: CompletionOptions, cancelled: Event) -> Iterator[CompletionDelta]:
+        clock = _Clock(options.timeout)
+        ids = self.encode(prompt)
+        self._check_room(ids, options)
+        before = time.perf_counter()
+        loading = "weights" not in self.__dict__
+        weights = self.weights
+        clock.load = time.perf_counter() - before if loading else 0.0
+        clock.restart()
+
+        def check() -> None:
+            if cancelled.is_set():
+                raise ModelError("the request was cancelled", subject=self.name, remedy="Ask again.")
+            clock.check(self.name)
+
+        stream = TextStream(
+            self.counter.tokenizer.decode, stops=options.stop, marker=CALL_MARKER if prompt.tools else ""
+        )
+        answer = _Answer(self.name, len(ids))
+        try:
+            cache, answer.reused = self.cache.take(weights, ids)
+            steps = decode_steps(
+                weights,
+                ids,
+                cache=cache,
+                reused=answer.reused,
+                max_tokens=options.max_tokens,
+                stop_ids=self.stop_ids,
+                temperature=options.temperature,
+                top_p=options.top_p,
+                seed=options.seed,
+                check=check,
+            )
+            for step in steps:
+                clock.step(step.seconds)
+                answer.tokens.append(step.token)
+                if step.token in self.stop_ids:
+                    answer.finish_reason = "stop"
+                    break
+                if text := answer.add(stream.push(step.token)):
+                    yield CompletionDelta(text)
+                if stream.stopped:
+                    answer.finish_reason = "stop"
+                    break
+            # The last id was chosen and never fed, so the cache does not hold it.
+            self.cache.give(weights, [*ids, *answer.tokens[:-1]], cache)
+        except CtxkitError:
+            raise
+        except Exception as error:
+            raise ModelError(
+                f"the model failed ({type(error).__name__}: {error})",
+                subject=self.name,
+                remedy="If memory is short, shorten the prompt or choose a smaller model.",
+            ) from error
+        if text := answer.add(stream.finish()):
+            yield CompletionDelta(text)
+        if text := answer.close(stream.marked):
+            yield CompletionDelta(text)
+        yield CompletionDelta(completion=answer.completion(clock.timings()))
+
+    def _check_room(self, ids: list[int], options: CompletionOptions) -> None:
+        if len(ids) + options.max_tokens > self.window:
+            raise ContextOverflowError(
+                parts={"prompt": len(ids), "answer": options.max_tokens}, available=self.window, subject=self.name
+            )
+
+
+@dataclass(slots=True)
+class _Answer:
+    """What an answer is so far."""
+
+    model: str
+    prompt_tokens: int
+    reused: int = 0
+    tokens: list[int] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    calls: tuple[Any, ...] = ()
+    finish_reason: str = "length"
+
+    def add(self, text: str) -> str:
+        if text:
+            self.texts.append(text)
+        return text
+
+    def close(self, marked: str) -> str:
+        """Read the calls; what looked like one and is none belongs to the text after all."""
+        self.calls = parse_tool_calls(marked) if marked else ()
+        if self.calls:
+            self.finish_reason = "tool_calls"
+            return ""
+        return self.add(marked)
+
+    def completion(self, timings: Timings) -> Completion:
+        return Completion(
+            text="".join(self.texts),
+            model=self.model,
+            tool_calls=self.calls,
+            usage=Usage(self.prompt_tokens, len(self.tokens), self.reused),
+            timings=timings,
+            finish_reason=self.finish_reason,
+        )
+
+
+class _Clock:
+    """The seconds of one request; what a reader of the stream takes between two steps is not the model's time."""
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._started = time.perf_counter()
+        self._ready = self._started
+        self.load = 0.0
+        self._prefill: float | None = None
+        self._decode = 0.0
+
+    def restart(self) -> None:
+        """The model is ready: the timeout is for the answer, not for loading the weights once."""
+        self._ready = time.perf_counter()
+
+    def check(self, subject: str) -> None:
+        waited = time.perf_counter() - self._ready
+        if waited > self._timeout:
+            raise ModelTimeoutError(
+                f"no complete answer within {self._timeout:g} s",
+                subject=subject,
+                remedy="Raise the timeout, lower max_tokens, or shorten the prompt.",
+            )
+
+    def step(self, seconds: float) -> None:
+        if self._prefill is None:
+            self._prefill = seconds
+        else:
+            self._decode += seconds
+
+    def timings(self) -> Timings:
+        prefill = self._prefill or 0.0
+        first = self._ready - self._started + prefill
+        return Timings(
+            load=self.load, prefill=prefill, first_token=first, decode=self._decode, total=first + self._decode
+        )
