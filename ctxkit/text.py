@@ -353,7 +353,9 @@ _UNSPACED = (
     "\uac00-\ud7af\uf900-\ufaff\uff66-\uff9d\U00020000-\U0003ffff"
 )
 _TERM = regex.compile(f"(?P<run>[{_UNSPACED}]+)|(?:(?![{_UNSPACED}])[\\p{{L}}\\p{{M}}\\p{{N}}])+(?:'[\\p{{L}}]+)*")
-_ASCII_TERM = re.compile(r"[a-z0-9]+(?:'[a-z]+)*")
+# European text without combining marks, which `re` splits the same way and faster.
+_EUROPEAN = re.compile("[\x00-\u02ff\u0370-\u0482\u048a-\u0590\u1e00-\u200b\u2010-\u20cf\u2100-\u2bff\ufeff]*+")
+_EUROPEAN_TERM = re.compile(r"[^\W_]+(?:'[^\W\d_]+)*")
 
 
 def words(text: str) -> list[str]:
@@ -367,10 +369,10 @@ def words(text: str) -> list[str]:
         >>> words("The cat's 3 mats 我爱你")
         ['the', 'cat', '3', 'mats', '我爱', '爱你']
     """
-    if text.isascii():
-        return [_unpossessed(term) for term in _ASCII_TERM.findall(text.lower())]
+    folded = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).lower().replace("’", "'")
+    if _EUROPEAN.fullmatch(folded):
+        return [_unpossessed(term) for term in _EUROPEAN_TERM.findall(folded)]
     terms: list[str] = []
-    folded = unicodedata.normalize("NFKC", text).lower().replace("’", "'")
     for found in _TERM.finditer(folded):
         term = found[0]
         if found["run"] is None:

@@ -100,7 +100,7 @@ class Cutter:
                 if not self._overlap or fresh >= len(self._text) or reach.end <= start:
                     break
                 start = self._overlap_start(start, reach.end)
-                reach = self._reach(start, fresh) if start < reach.end else None
+                reach = self._reach(start, self._content(fresh)) if start < reach.end else None
             start = fresh
 
     # ------------------------------------------------------------------------------------------ one piece
@@ -212,12 +212,16 @@ class Cutter:
 
     # ----------------------------------------------------------------------------------------- white space
 
+    def _content(self, position: int) -> int:
+        """The first character at or after `position` that is not blank; the length of the text where there is none."""
+        found = _CONTENT.search(self._text, position)
+        return len(self._text) if found is None else found.start()
+
     def _skip(self, position: int) -> int:
         """Where the next piece begins: blank lines are skipped, the indentation of its first line is not."""
-        found = _CONTENT.search(self._text, position)
-        if found is None:
-            return len(self._text)
-        content = found.start()
+        content = self._content(position)
+        if content == len(self._text):
+            return content
         line = max(self._text.rfind("\n", position, content), self._text.rfind("\r", position, content)) + 1
         if not line and (position == 0 or self._text[position - 1] in "\n\r"):
             line = position
