@@ -19,7 +19,7 @@ show() {
 }
 
 show ingest README.md docs
-show ask "$question" --model local --budget "$window" --reserve "$reserve" --max-tokens "$reserve" --explain | tee "$folder/answer.txt"
+show ask "$question" --model local --budget "$window" --reserve "$reserve" --max-tokens "$reserve" --timeout 600 --explain | tee "$folder/answer.txt"
 
 # Two counts that come from different places must agree: what the model was fed, and what the assembler had promised.
 python - "$folder/answer.txt" "$window" "$reserve" <<'PYTHON'

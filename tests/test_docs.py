@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
+import types
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,13 +50,15 @@ def snippets(page: Path) -> list[Snippet]:
 
 def run(page: Path) -> int:
     """Run the snippets of a page in order, in one namespace; how many ran."""
-    namespace: dict[str, Any] = {"__name__": "snippet"}
+    module = types.ModuleType("snippet")
+    sys.modules["snippet"] = module  # where dataclasses and pickles look
+    namespace: dict[str, Any] = vars(module)
     ran = 0
     for snippet in snippets(page):
         if snippet.skipped:
             continue
         # The line numbers of the page, so that a failure points into it.
-        code = compile("\n" * (snippet.line - 1) + snippet.code, str(ROOT / snippet.page), "exec")
+        code = compile("\n" * (snippet.line - 1) + snippet.code, str(ROOT / snippet.page), "exec", dont_inherit=True)
         exec(code, namespace)
         ran += 1
     engine = namespace.get("engine")
