@@ -56,7 +56,7 @@ def names(candidates: Sequence[Candidate]) -> list[int]:
 REPEATS = ["the signing key rotates monthly"] * 3 + ["a vault holds backups", "bananas are yellow"]
 
 
-@pytest.mark.parametrize("embedder", [None, HashEmbedder(256)])
+@pytest.mark.parametrize("embedder", [None, HashEmbedder(4096)])
 def test_repeats_go_last(embedder: Embedder | None) -> None:
     given_ = make_candidates(REPEATS, scores=[0.9, 0.89, 0.88, 0.6, 0.5])
     assert names(Diversity(relevance=0.5, embedder=embedder)(Query("key"), given_)) == [0, 3, 4, 1, 2]

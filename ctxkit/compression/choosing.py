@@ -1,0 +1,128 @@
+"""Which sentences fit: exact accounting of what a choice costs, gap marks included."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ctxkit.compression.units import Unit
+from ctxkit.documents import GAP, Candidate, Span, merge_spans
+from ctxkit.protocols import TokenCounter
+
+__all__ = ["BLANKS", "Choice", "GapCosts"]
+
+BLANKS = " \t\u3000"
+"""White space that a gap mark replaces; a line break before one stays."""
+
+
+class GapCosts:
+    """What the three forms of the gap mark cost by a counter: between pieces, before the first, after the last."""
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self.half = (counter.count(GAP) + 1) // 2
+        self.before = counter.count(GAP.lstrip())
+        self.after = counter.count(GAP.rstrip())
+
+
+class Choice:
+    """The sentences of one candidate that are taken, and what they cost, kept up to date in constant time a change.
+
+    `cost` adds the tokens of each sentence and each gap mark; a tokenizer that merges across them may count a token
+    or two otherwise, so the caller counts the text itself before it promises anything.
+    """
+
+    def __init__(self, candidate: Candidate, units: Sequence[Unit], tokens: Sequence[int], gaps: GapCosts) -> None:
+        self.candidate = candidate
+        self.units = units
+        self._sum = 0
+        self._tokens = tokens
+        self._gaps = gaps
+        self._uses = [0] * len(units)
+        self._taken: set[int] = set()
+        self.only_headings = all(unit.heading or unit.header for unit in units)
+
+    @property
+    def cost(self) -> int:
+        """Tokens of what is taken, with its gap marks."""
+        if not self._taken:
+            return 0
+        half = self._gaps.half
+        first = 0 if self._uses[0] else self._gaps.before - half
+        return self._sum + first + (0 if self._uses[-1] else self._gaps.after - half)
+
+    def __len__(self) -> int:
+        return len(self._taken)
+
+    def __contains__(self, unit: int) -> bool:
+        """Whether the sentence would be sent, taken itself or needed by another."""
+        return self._uses[unit] > 0
+
+    def takes(self, unit: int) -> bool:
+        """Whether the sentence was taken itself."""
+        return unit in self._taken
+
+    def marginal(self, unit: int) -> int:
+        """What taking the sentence, and what it needs, would add to the cost; negative where it closes a gap."""
+        before = self.cost
+        self.add(unit)
+        added = self.cost - before
+        self.remove(unit)
+        return added
+
+    def add(self, unit: int) -> None:
+        self._taken.add(unit)
+        for one in (unit, *self.units[unit].needs):
+            self._uses[one] += 1
+            if self._uses[one] == 1:
+                self._change(one, 1)
+
+    def remove(self, unit: int) -> None:
+        self._taken.discard(unit)
+        for one in (unit, *self.units[unit].needs):
+            self._uses[one] -= 1
+            if self._uses[one] == 0:
+                self._change(one, -1)
+
+    def remove_lonely_headings(self) -> None:
+        """Give back the headings with nothing taken under them, unless headings are all there is."""
+        if self.only_headings:
+            return
+        under = {self.units[unit].under for unit in self._taken}
+        for unit in sorted(self._taken):
+            if self.units[unit].heading and unit not in under:
+                self.remove(unit)
+
+    def _change(self, unit: int, sign: int) -> None:
+        """Account for one sentence that came (1) or went (-1); `_uses` already tells."""
+        # Gap marks are charged half a mark an open edge, so that a change looks at its two neighbours only.
+        self._sum += sign * (self._tokens[unit] + self._edge(unit, -1) + self._edge(unit, 1))
+
+    def _edge(self, unit: int, step: int) -> int:
+        """How the marks on one side change when the sentence is taken: one more, or one less."""
+        other = unit + step
+        span = self.units[unit].span
+        outside = self.candidate.chunk.span
+        if not 0 <= other < len(self.units):
+            open_ = span.start > outside.start if step < 0 else span.end < outside.end
+            return (self._gaps.before if step < 0 else self._gaps.after) if open_ else 0
+        touches = self.units[other].span.end == span.start if step < 0 else span.end == self.units[other].span.start
+        return -self._gaps.half if self._uses[other] and touches else self._gaps.half
+
+    def spans(self) -> tuple[Span, ...]:
+        """The document spans that are taken. Blanks before a gap go: the mark brings its own."""
+        used = [position for position, count in enumerate(self._uses) if count]
+        runs = merge_spans(self.units[position].span for position in used)
+        chunk = self.candidate.chunk
+        last = self.units[-1].span.end if self.units else chunk.span.end
+        found: list[Span] = []
+        for run in runs:
+            if run.end < last:
+                text = run.slice(chunk.text, offset=chunk.span.start)
+                found.append(Span(run.start, run.start + max(1, len(text.rstrip(BLANKS)))))
+            else:
+                found.append(run)
+        return tuple(found)
+
+    def compressed(self) -> Candidate:
+        """The candidate with what is taken; itself where that is all of it."""
+        spans = self.spans()
+        return self.candidate if spans == self.candidate.spans else self.candidate.keeping(spans)

@@ -1,0 +1,311 @@
+"""The sentence compressor: what it keeps, what it never does, and how well it meets its target."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from ctxkit.compression import SentenceCompressor
+from ctxkit.documents import GAP, Candidate, Query, Span, intersect_spans, total_length
+from ctxkit.errors import ConfigError, EmbeddingError
+from ctxkit.protocols import Stage
+from ctxkit.testing import HashEmbedder, StageConformance
+from ctxkit.testing.stages import make_candidates
+from ctxkit.text import sentence_spans
+from ctxkit.tokens import get_counter
+from tests.strategies import texts
+
+COUNTER = get_counter()
+
+
+class TestByRoom(StageConformance):
+    def make_stage(self) -> Stage:
+        return SentenceCompressor()
+
+
+class TestByTarget(StageConformance):
+    def make_stage(self) -> Stage:
+        return SentenceCompressor(target=40, drop=True)
+
+
+class TestByRatioAndMeaning(StageConformance):
+    def make_stage(self) -> Stage:
+        return SentenceCompressor(ratio=3, embedder=HashEmbedder(), batch_size=5, overhead=3)
+
+
+def tokens(candidates: Sequence[Candidate]) -> int:
+    return sum(COUNTER.count(candidate.text) for candidate in candidates)
+
+
+KEYS = (
+    "The vault is in the cellar. Bananas grow in warm places. The signing key is rotated every month. "
+    "Nobody likes the rain very much, least of all on Sundays. "
+    "The old signing key stays valid for a week. The canteen opens at noon."
+)
+RAIN = "It rained all day. The key of the piece is C major. The band played on. Nobody left early."
+
+
+# What it keeps.
+
+
+def test_the_sentences_that_answer_are_kept_as_document_spans() -> None:
+    (candidate,) = make_candidates([KEYS])
+    (result,) = SentenceCompressor(target=25)(Query("When is the signing key rotated?"), [candidate])
+    assert result.text == (
+        "[…] The signing key is rotated every month. […] The old signing key stays valid for a week. […]"
+    )
+    assert result.kept is not None
+    document = f"before {KEYS} after"
+    assert [span.slice(document) for span in result.kept] == [
+        "The signing key is rotated every month.",
+        "The old signing key stays valid for a week.",
+    ]
+    assert [source.span for source in result.sources] == list(result.kept)
+
+
+def test_chinese() -> None:
+    text = "今天下雨了。签名密钥每个月更换一次。香蕉是黄色的！旧密钥保留一个星期。食堂中午开门。"
+    (result,) = SentenceCompressor(ratio=2)(Query("签名密钥多久更换？"), make_candidates([text]))
+    assert "签名密钥每个月更换一次。" in result.text
+    assert "香蕉" not in result.text
+
+
+def test_a_table_row_brings_its_header_and_its_heading_where_there_is_room() -> None:
+    text = (
+        "# Keys\n\nSome prose about nothing much at all, really.\n\n"
+        "| name | days |\n|---|---|\n| signing | 30 |\n| vault | 7 |\n| canteen | 1 |\n\nThe end of the story.\n"
+    )
+    (candidate,) = make_candidates([text])
+    (tight,) = SentenceCompressor(target=24)(Query("vault days"), [candidate])
+    assert "| name | days |\n|---|---|\n" in tight.text
+    assert "| vault | 7 |" in tight.text
+    assert "canteen" not in tight.text
+    (roomy,) = SentenceCompressor(target=30)(Query("vault days"), [candidate])
+    assert "# Keys" in roomy.text
+
+
+def test_code_fences_stay_whole() -> None:
+    text = (
+        "Intro words here.\n```python\ndef rotate(key):\n    return key\n```\nOther things are said here, at length.\n"
+    )
+    (result,) = SentenceCompressor(target=28)(Query("rotate key"), make_candidates([text]))
+    assert "```python\ndef rotate(key):\n    return key\n```" in result.text
+
+
+def test_what_fits_is_not_touched() -> None:
+    given_ = make_candidates([KEYS, RAIN])
+    total = tokens(given_)
+    query = Query("key")
+    assert SentenceCompressor(target=total)(query, given_) == given_
+    assert SentenceCompressor()(query, given_) == given_, "no target at all"
+    assert SentenceCompressor()(Query("key", room=total), given_) == given_
+    assert SentenceCompressor()(Query("key", room=total - 1), given_) != given_
+
+
+def test_the_least_of_target_room_and_ratio_counts() -> None:
+    given_ = make_candidates([KEYS, RAIN])
+    query = Query("signing key", room=30)
+    assert tokens(SentenceCompressor(target=1000, ratio=1.1)(query, given_)) <= 30
+    assert tokens(SentenceCompressor(target=20, ratio=1.1)(query, given_)) <= 20
+    assert tokens(SentenceCompressor(target=1000, ratio=4)(query, given_)) <= tokens(given_) / 4
+
+
+def test_each_candidate_has_a_seat_unless_they_compete() -> None:
+    given_ = make_candidates([RAIN, KEYS])
+    query = Query("How often is the signing key rotated?")
+    seated = SentenceCompressor(target=40)(query, given_)
+    assert len(seated) == 2
+    competing = SentenceCompressor(target=14, drop=True)(query, given_)
+    assert [candidate.chunk for candidate in competing] == [given_[1].chunk]
+
+
+def test_who_gets_no_seat_is_left_out_the_best_stay() -> None:
+    given_ = make_candidates([KEYS] * 10)
+    result = SentenceCompressor(target=45)(Query("signing key"), given_)
+    assert 0 < len(result) < 10
+    assert [one.chunk for one in result] == [one.chunk for one in given_[: len(result)]]
+
+
+def test_where_no_sentence_fits_everything_comes_back() -> None:
+    given_ = make_candidates([KEYS, RAIN])
+    assert SentenceCompressor(target=2)(Query("key"), given_) == given_
+    assert SentenceCompressor()(Query("key", room=0), given_) == given_
+    assert SentenceCompressor()(Query("key", room=-5), given_) == given_
+
+
+def test_the_order_of_the_candidates_stays() -> None:
+    given_ = make_candidates([RAIN, KEYS, RAIN], scores=[0.1, 0.9, 0.5])
+    result = SentenceCompressor(ratio=2)(Query("key"), given_)
+    assert [one.chunk.id for one in result] == [one.chunk.id for one in given_]
+
+
+def test_overhead_is_paid_from_the_target() -> None:
+    given_ = make_candidates([KEYS, RAIN])
+    result = SentenceCompressor(target=60, overhead=15)(Query("signing key"), given_)
+    assert tokens(result) + 15 * len(result) <= 60
+
+
+def test_meaning_counts_where_words_do_not() -> None:
+    class Knowing(HashEmbedder):
+        def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+            return super().embed([text.replace("automobile", "car repair") for text in texts])
+
+    text = "Birds sing in the morning. We fix any automobile on Mondays. The lake is deep and cold."
+    query = Query("car repair")
+    (by_words,) = SentenceCompressor(target=14)(query, make_candidates([text]))
+    (by_meaning,) = SentenceCompressor(target=14, embedder=Knowing(512))(query, make_candidates([text]))
+    assert "automobile" not in by_words.text
+    assert "automobile" in by_meaning.text
+
+
+# Laws.
+
+questions = st.one_of(texts, st.sampled_from(["signing key", "密钥", "word chunk", "A sentence", ""]))
+
+
+@given(
+    st.lists(st.tuples(texts, st.floats(0, 1)), max_size=6),
+    questions,
+    st.integers(1, 150),
+    st.booleans(),
+    st.booleans(),
+)
+def test_laws(items: list[tuple[str, float]], question: str, target: int, drop: bool, by_meaning: bool) -> None:
+    given_ = make_candidates([text for text, _ in items], scores=[score for _, score in items])
+    stage = SentenceCompressor(target=target, drop=drop, embedder=HashEmbedder(16) if by_meaning else None)
+    result = stage(Query(question), given_)
+    assert result == stage(Query(question), given_), "not the same twice"
+    by_id = {candidate.chunk.id: candidate for candidate in given_}
+    order = [candidate.chunk.id for candidate in given_]
+    assert [order.index(one.chunk.id) for one in result] == sorted(order.index(one.chunk.id) for one in result)
+    if result != given_:
+        assert tokens(result) <= target
+    elif given_:
+        least = min((COUNTER.count(text[span.start : span.end]) for text, _ in items for span in sentence_spans(text)),
+                    default=0)  # fmt: skip
+        assert tokens(result) <= target or least + 6 > target or not any(text for text, _ in items)
+    for one in result:
+        before = by_id[one.chunk.id]
+        assert one.chunk == before.chunk
+        assert one.scores == before.scores
+        if before.chunk.text:
+            assert total_length(one.spans) > 0
+        _check_alignment(one)
+
+
+def _check_alignment(candidate: Candidate) -> None:
+    """Each kept span begins where a sentence begins and ends where one ends, blanks aside."""
+    chunk = candidate.chunk
+    sentences = [span.shift(chunk.span.start) for span in sentence_spans(chunk.text)]
+    starts = {span.start for span in sentences} or {chunk.span.start}
+    ends = {span.end for span in sentences} or {chunk.span.end}
+    for span in candidate.spans:
+        assert span.start in starts
+        rest = chunk.text[span.end - chunk.span.start :]
+        blanks = len(rest) - len(rest.lstrip(" \t\u3000"))
+        assert any(span.end <= end <= span.end + blanks for end in ends)
+
+
+@given(st.lists(texts.filter(bool), min_size=1, max_size=4), st.floats(1.01, 20), st.booleans())
+def test_compressing_again_only_takes_away(items: list[str], ratio: float, drop: bool) -> None:
+    given_ = make_candidates(items)
+    query = Query("word sentence 句子")
+    once = SentenceCompressor(ratio=1.5, drop=drop)(query, given_)
+    twice = SentenceCompressor(ratio=ratio, drop=drop)(query, once)
+    spans = {one.chunk.id: one.spans for one in once}
+    for one in twice:
+        inside = intersect_spans(one.spans, spans[one.chunk.id])
+        assert total_length(inside) == total_length(one.spans)
+
+
+@given(st.lists(texts, max_size=4), st.integers(1, 60))
+def test_a_counter_that_disagrees_with_its_parts(items: list[str], target: int) -> None:
+    """Counts that do not add up still hold the target: the text itself is counted before it is sent."""
+
+    class Odd:
+        name = "odd"
+
+        def count(self, text: str) -> int:
+            return len(text) // 3 + (text.count("[…]") * 5 if len(text) > 30 else 0)
+
+    odd = Odd()
+    given_ = make_candidates(items)
+    result = SentenceCompressor(target=target, counter=odd)(Query("word"), given_)
+    assert result == given_ or sum(odd.count(one.text) for one in result) <= target
+
+
+# How well the target is met.
+
+
+@pytest.mark.parametrize("ratio", [1.5, 2, 3, 5, 10])
+@pytest.mark.parametrize("drop", [False, True])
+def test_the_rate_is_met(ratio: float, drop: bool) -> None:
+    """Never over, and under by less than two sentences; small inputs too, which others leave as they are."""
+    sentences = [f"Fact {n} says that item {n * 7 % 100} belongs to shelf {n % 9}. " for n in range(400)]
+    for size in (20, 60, 400):
+        texts_ = ["".join(sentences[start : start + 10]) for start in range(0, size, 10)]
+        given_ = make_candidates(texts_)
+        result = SentenceCompressor(ratio=ratio, drop=drop)(Query("shelf of item 42"), given_)
+        target = int(tokens(given_) / ratio)
+        assert target - 45 < tokens(result) <= target
+
+
+def test_time_grows_with_the_input() -> None:
+    def seconds(size: int) -> float:
+        text = "".join(f"Sentence {n} is about thing {n % 97}. " for n in range(size))
+        given_ = make_candidates([text, "\n" * size, "x" * size])
+        best = float("inf")
+        for _ in range(3):
+            started = time.process_time()
+            SentenceCompressor(ratio=3)(Query("thing 42"), given_)
+            best = min(best, time.process_time() - started)
+        return best
+
+    seconds(500)
+    assert seconds(8000) <= 2.5 * 2 * seconds(4000) / 2 + 0.05
+
+
+# Wrong use.
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"target": 0},
+        {"target": -3},
+        {"ratio": 1},
+        {"ratio": 0.5},
+        {"ratio": float("nan")},
+        {"ratio": float("inf")},
+        {"ratio": "half"},
+        {"overhead": -1},
+        {"batch_size": 0},
+    ],
+)
+def test_wrong_parameters(parameters: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        SentenceCompressor(**parameters)
+
+
+def test_an_embedder_that_loses_rows() -> None:
+    class Losing(HashEmbedder):
+        def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+            return super().embed(texts)[: max(1, len(texts) - 1)]
+
+    with pytest.raises(EmbeddingError, match="one row"):
+        SentenceCompressor(ratio=2, embedder=Losing())(Query("x"), make_candidates([KEYS]))
+
+
+def test_nothing_kept_before_stays_nothing() -> None:
+    (first, second) = make_candidates([KEYS, RAIN])
+    empty = first.keeping([Span(0, 0)])
+    result = SentenceCompressor(target=20)(Query("key"), [empty, second])
+    assert [one.kept for one in result if one.chunk == first.chunk] == [()]
+    assert GAP.strip() in result[-1].text
