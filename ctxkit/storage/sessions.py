@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -107,6 +107,7 @@ def _append(scope: Scope, session: str, given: Sequence[tuple[Message, Row]]) ->
         for found in scope.all(scope.select(table).where(table.c.session_id == session, scope.among(table.c.id, ids)))
     }
     stored: dict[str, tuple[Row, Message]] = {id_: (found._asdict(), _from_row(found)) for id_, found in known.items()}
+    taken = {*stored, *(message.id for message, _ in given)}
     rows: list[Row] = []
     result: list[Message] = []
     for message, content in given:
@@ -116,11 +117,12 @@ def _append(scope: Scope, session: str, given: Sequence[tuple[Message, Row]]) ->
             result.append(found)
             continue
         sequence += 1
-        id_ = message.id or _free_id(scope, session, sequence, stored)
+        id_ = message.id or _free_id(scope, session, sequence, taken)
         full = {**content, "id": id_, "session_id": session, "sequence": sequence}
         saved = replace(message, id=id_, sequence=sequence)
         rows.append(full)
         stored[id_] = (full, saved)
+        taken.add(id_)
         result.append(saved)
     if rows:
         scope.insert(table, rows)
@@ -128,12 +130,14 @@ def _append(scope: Scope, session: str, given: Sequence[tuple[Message, Row]]) ->
     return result
 
 
-def _free_id(scope: Scope, session: str, sequence: int, stored: dict[str, tuple[Row, Message]]) -> str:
+def _free_id(scope: Scope, session: str, sequence: int, taken: Container[str]) -> str:
     """`session:sequence`, or that with a suffix where a caller has used the name for a message of another number."""
     table = tables.messages
     id_, tries = f"{session}:{sequence}", 0
-    while id_ in stored or scope.first(
-        scope.select(table.c.sequence).where(table.c.session_id == session, table.c.id == id_)
+    while id_ in taken or (
+        # `taken` knows the plain names of this append, but not those with a suffix.
+        tries
+        and scope.first(scope.select(table.c.sequence).where(table.c.session_id == session, table.c.id == id_))
     ):
         tries += 1
         id_ = f"{session}:{sequence}.{tries}"
@@ -141,7 +145,7 @@ def _free_id(scope: Scope, session: str, sequence: int, stored: dict[str, tuple[
 
 
 def _check_same(earlier: Row, later: Row, session: str) -> None:
-    changed = [name for name in _SAME if _canonical(earlier[name]) != _canonical(later[name])]
+    changed = [name for name in _SAME if _comparable(name, earlier[name]) != _comparable(name, later[name])]
     if changed:
         raise ConflictError(
             f"a message with this id is stored with another {' and '.join(changed)}",
@@ -150,14 +154,9 @@ def _check_same(earlier: Row, later: Row, session: str) -> None:
         )
 
 
-def _canonical(value: str | None) -> Any:
-    """JSON compares by value, its keys in any order; other columns are text."""
-    if value is None or value[:1] not in ('"', "["):
-        return value
-    try:
-        return json.dumps(json.loads(value), sort_keys=True)
-    except ValueError:
-        return value
+def _comparable(column: str, value: Any) -> Any:
+    """JSON compares by value, with the keys of an object in any order; text as it is."""
+    return json.dumps(decoded(value), sort_keys=True) if column in ("tool_calls", "content") else value
 
 
 def _to_row(message: Message, what: str) -> Row:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import textwrap
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -37,32 +37,65 @@ def unit_vectors(count: int, dimension: int = 8, seed: int = 7) -> NDArray[np.fl
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)
 
 
-def start(code: str, *arguments: Any) -> subprocess.Popen[str]:
-    """A process of its own that runs `code` with `sys.argv[1:]`."""
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+_WORKER = """
+import contextlib, io, json, sys, traceback
+from ctxkit.storage import Store
+from ctxkit.documents import Chunk, Document, Span
+from ctxkit.errors import ConflictError
+from ctxkit.messages import Message
+import alembic.command
+Store.open("sqlite://").close()
+
+def go():
+    print("ready", file=answers, flush=True)
+    sys.stdin.readline()
+
+answers = sys.stdout
+for line in sys.stdin:
+    task = json.loads(line)
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said):
+            exec(task["code"], globals() | task["names"])
+        print(json.dumps({"said": said.getvalue()}), file=answers, flush=True)
+    except BaseException:
+        print(json.dumps({"error": traceback.format_exc()}), file=answers, flush=True)
+"""
 
 
-def start_together(code: str, arguments: Sequence[Sequence[Any]]) -> list[str]:
-    """Run `code` in one process for each argument list; each waits at `go()` for the others. Their outputs."""
-    prologue = "import sys\ndef go():\n    print('ready', flush=True); sys.stdin.readline()\n"
-    children = [start(prologue + textwrap.dedent(code), *each) for each in arguments]
-    for child in children:
-        assert child.stdout is not None
-        line = child.stdout.readline()
-        assert line == "ready\n", line + child.communicate()[1]
-    for child in children:
-        assert child.stdin is not None
-        child.stdin.write("go\n")
-        child.stdin.flush()
-    outputs = []
-    for child in children:
-        output, errors = child.communicate(timeout=120)
-        assert child.returncode == 0, errors
-        outputs.append(output)
-    return outputs
+class Workers:
+    """Processes that run the same code at the same moment; they start once, since importing takes a while."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._processes = [
+            subprocess.Popen([sys.executable, "-c", _WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for _ in range(count)
+        ]
+
+    def together(self, code: str, **names: Any) -> list[str]:
+        """Run `code`, with `names` and `me`, its worker's number; it waits for the others at `go()`. What each says."""
+        for me, process in enumerate(self._processes):
+            self._send(process, json.dumps({"code": textwrap.dedent(code), "names": {**names, "me": me}}))
+        for process in self._processes:
+            answer = self._receive(process)
+            assert answer == "ready", answer
+        for process in self._processes:
+            self._send(process, "go")
+        answers = [json.loads(self._receive(process)) for process in self._processes]
+        for answer in answers:
+            assert "error" not in answer, answer["error"]
+        return [answer["said"] for answer in answers]
+
+    def stop(self) -> None:
+        for process in self._processes:
+            process.communicate(timeout=30)
+
+    def _send(self, process: subprocess.Popen[str], line: str) -> None:
+        assert process.stdin is not None
+        process.stdin.write(line + "\n")
+        process.stdin.flush()
+
+    def _receive(self, process: subprocess.Popen[str]) -> str:
+        assert process.stdout is not None
+        return process.stdout.readline().strip()

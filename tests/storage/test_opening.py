@@ -17,7 +17,7 @@ import pytest
 
 from ctxkit.errors import MissingExtraError, StorageError, StoreFormatError, StoreVersionError
 from ctxkit.storage import Store
-from tests.storage.making import document, pieces, start_together
+from tests.storage.making import Workers, document, pieces
 
 
 class TestMaking:
@@ -101,15 +101,16 @@ class TestMaking:
 
 
 class TestManyProcesses:
-    def test_processes_that_open_at_once_make_one_store(self, store_url: str) -> None:
+    def test_processes_that_open_at_once_make_one_store(
+        self, new_store_url: Callable[[], str], workers: Workers
+    ) -> None:
         code = """
-            from ctxkit.storage import Store
-            import ctxkit.storage.store, alembic.command
             go()
-            with Store.open(sys.argv[1]) as store:
+            with Store.open(url) as store:
                 print(store.id, store.documents.revision())
         """
-        assert len(set(start_together(code, [[store_url]] * 4))) == 1
+        for _ in range(5):
+            assert len(set(workers.together(code, url=new_store_url()))) == 1
 
     def test_a_process_killed_before_its_first_commit(self, store_url: str) -> None:
         code = """
