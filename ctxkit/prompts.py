@@ -123,7 +123,7 @@ class Segment:
 
     @property
     def is_fence(self) -> bool:
-        """Whether the segment is one of the lines that assembly writes around a document."""
+        """Whether the segment is one of the fences that assembly writes around documents."""
         return self.section == "context" and self.trust == "trusted" and self.template is None and not self.sources
 
     def locate(self, start: int, end: int) -> tuple[Source, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctxkit.assembly.assemble import assemble
+from ctxkit.assembly.assembler import assemble
 from ctxkit.assembly.packing import Packed, pack
 
 __all__ = ["Packed", "assemble", "pack"]

@@ -78,9 +78,11 @@ class Pool:
         """Find what has no text, and what is the same as a candidate of more value."""
         best: dict[tuple[str, tuple[Span, ...], str], int] = {}
         for index, candidate in enumerate(self.candidates):
-            if not any(self._pieces(index)):
-                self.useless[index] = "compression left nothing of it"
-            elif all(piece.isspace() or not piece for piece in self._pieces(index)):
+            whole = candidate.kept is None
+            text = candidate.chunk.text if whole else "".join(self._pieces(index))
+            if not text:
+                self.useless[index] = "it is empty" if whole else "compression left nothing of it"
+            elif text.isspace():
                 self.useless[index] = "it is blank"
             else:
                 key = (candidate.chunk.document_id, self._spans[index], candidate.chunk.text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from html import escape
 
 __all__ = ["NO_TAG", "closing", "fence_tag", "opening"]
@@ -49,10 +50,7 @@ def opening(tag: str, number: int, source: str) -> str:
         >>> opening("123456", 1, 'a"b>.md')
         '<document-123456 id="1" source="a&quot;b&gt;.md">\\n'
     """
-    if len(source) > _MAX_SOURCE:
-        source = source[: _MAX_SOURCE // 2 - 1] + "…" + source[-_MAX_SOURCE // 2 :]
-    attribute = f' source="{escape("".join(map(_visible, source)))}"' if source else ""
-    return f'{"" if number == 1 else chr(10)}<document-{tag} id="{number}"{attribute}>\n'
+    return f'{"" if number == 1 else chr(10)}<document-{tag} id="{number}"{_attribute(source)}>\n'
 
 
 def closing(tag: str, text: str) -> str:
@@ -60,6 +58,12 @@ def closing(tag: str, text: str) -> str:
     return f"</document-{tag}>" if text.endswith("\n") else f"\n</document-{tag}>"
 
 
-def _visible(character: str) -> str:
-    # Controls, line ends, bidirectional overrides and lone surrogates have no business in an attribute.
-    return character if character.isprintable() else "\N{REPLACEMENT CHARACTER}"
+@lru_cache(maxsize=4096)
+def _attribute(source: str) -> str:
+    if not source:
+        return ""
+    if len(source) > _MAX_SOURCE:
+        source = source[: _MAX_SOURCE // 2 - 1] + "…" + source[-_MAX_SOURCE // 2 :]
+    if not source.isprintable():  # controls, line ends, bidirectional overrides, lone surrogates
+        source = "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in source)
+    return f' source="{escape(source)}"'

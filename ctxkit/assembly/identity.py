@@ -45,20 +45,20 @@ def request_hashes(
 def context_hash(candidates: Sequence[Candidate]) -> str:
     """SHA-256 over the candidates in order: documents, spans, texts, scores and sources. Linear in the texts."""
     digest = hashlib.sha256()
-    for candidate in candidates:
-        chunk = candidate.chunk
-        text = chunk.text.encode("utf-8", "surrogatepass")
-        head = [
-            chunk.id,
-            chunk.document_id,
-            chunk.span,
+    heads = [
+        [
+            candidate.chunk.id,
+            candidate.chunk.document_id,
+            candidate.chunk.span,
             candidate.kept,
             candidate.score,
-            str(chunk.metadata.get("source", "")),
-            len(text),
+            str(candidate.chunk.metadata.get("source", "")),
+            len(candidate.chunk.text),
         ]
-        digest.update(json.dumps(head, default=str).encode("ascii"))
-        digest.update(text)
+        for candidate in candidates
+    ]
+    digest.update(json.dumps(heads, default=str).encode("ascii"))
+    digest.update("".join([candidate.chunk.text for candidate in candidates]).encode("utf-8", "surrogatepass"))
     return digest.hexdigest()
 
 

@@ -140,11 +140,15 @@ class Layout:
         return Draft("question", role, self._question, trust, len(laid.turns), message_id=self._question_id)
 
     def _documents(self, laid: Laid, role: Role, blocks: Sequence[Block]) -> None:
+        """The documents, and between two of them one fence: the end of the first and the beginning of the second."""
         at = len(laid.turns)
+        fence = ""
         for block in blocks:
-            laid.drafts.append(Draft("context", role, block.before, "trusted", at))
+            laid.drafts.append(Draft("context", role, fence + block.before, "trusted", at))
             laid.drafts.append(Draft("context", role, block.text, "untrusted", at, sources=block.sources))
-            laid.drafts.append(Draft("context", role, block.after, "trusted", at))
+            fence = block.after
+        if fence:
+            laid.drafts.append(Draft("context", role, fence, "trusted", at))
 
     def _past(self, laid: Laid, name: str, message: Message) -> None:
         laid.drafts.append(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from ctxkit.messages import Message
 from ctxkit.models import ChatTemplateCounter, OpenAIChatCounter
 from ctxkit.tokens import get_counter
-from tests.models.conftest import CHATML, write_tokenizer
 
+_CHATML = (
+    "{% for message in messages %}{{ '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
 _CORPUS = [
     "Answer the question using only the numbered documents in the user's message.",
     "A sentence about the weather in Bern. Another word, another chunk, another document.",
@@ -29,7 +33,11 @@ def tiny_counter(folder: Path) -> ChatTemplateCounter:
     )
     tokenizer.train_from_iterator(_CORPUS, trainer)
     tokenizer.add_special_tokens([AddedToken(text, special=True) for text in ("<|im_start|>", "<|im_end|>")])
-    return ChatTemplateCounter(write_tokenizer(folder, tokenizer, CHATML, eos_token="<|im_end|>"))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    (folder / "chat_template.jinja").write_text(_CHATML, encoding="utf-8")
+    return ChatTemplateCounter(folder)
 
 
 def joined_ids(messages: Sequence[Message]) -> list[int]:

@@ -101,7 +101,7 @@ def test_what_fits_whole_is_kept_whole(counter: ChatCounter, request_: Request) 
     """In a window that is large enough, only what has no text or repeats another text stays out."""
     prompt = request_.assemble(counter, budget=Budget(1_000_000), window=type(request_.window)())
     has_place = "context" in request_.template.variables
-    allowed = ("repeats", "blank", "compression left nothing", "in the prompt already", "no place for context")
+    allowed = ("repeats", "blank", "empty", "compression left nothing", "in the prompt already", "no place for context")
     for item in prompt.dropped:
         if item.section == "context":
             assert any(reason in item.reason for reason in allowed), item.reason

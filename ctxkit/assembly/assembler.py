@@ -31,7 +31,7 @@ HISTORY_GRID = 32
 REGROWTH_GRID = 8
 """What context leaves over goes to history in coarser steps."""
 
-FENCES = 16
+FENCES = 8
 """One part in this many of the context's room is kept for the fences around documents when stages are told the room."""
 
 
