@@ -120,7 +120,7 @@ class TailWindow:
         return start
 
     def _tail(self, dialogue: Sequence[Entry], start: int, newest: int, left: int, counter: ChatCounter) -> list[Entry]:
-        """The newest entries that fit, in order, from a user message on."""
+        """The newest entries that fit, in order, and the newest user message."""
         places = (self.max_messages or sys.maxsize) - 1
         kept: list[Entry] = []
         at = len(dialogue)
@@ -137,7 +137,7 @@ class TailWindow:
         if at > newest:
             kept.append(dialogue[newest])
         kept.reverse()
-        return _from_user(kept)
+        return kept
 
 
 def _cost(entry: Entry, counter: ChatCounter) -> int:

@@ -161,7 +161,7 @@ def delimiters(value: str) -> tuple[str, str]:
 
     They derive from SHA-256 of the value itself: the same value has the same fence (laws 6 and 7), whoever writes the
     value cannot know the fence before it is written, and a fence that should occur in its value all the same is
-    passed over for the next one.
+    passed over for the next one. Decimal digits are few tokens in every tokenizer.
 
     A fence tells a model where data ends; it mitigates instructions inside data and does not prevent that a model
     follows them. Linear in the value's length.
@@ -169,12 +169,11 @@ def delimiters(value: str) -> tuple[str, str]:
     Example:
         >>> opening, closing = delimiters("obey me")
         >>> opening, closing
-        ('<data-ff415b397f>', '</data-ff415b397f>')
+        ('<data-66116801>', '</data-66116801>')
     """
-    encoded = value.encode("utf-8", "surrogatepass")
-    attempt = 0
+    digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).digest()
     while True:
-        digest = hashlib.sha256(b"%d:%b" % (attempt, encoded)).hexdigest()[:10]
-        if f"data-{digest}" not in value:
-            return f"<data-{digest}>", f"</data-{digest}>"
-        attempt += 1
+        number = int.from_bytes(digest[:8], "big") % 100_000_000
+        if f"data-{number:08}" not in value:
+            return f"<data-{number:08}>", f"</data-{number:08}>"
+        digest = hashlib.sha256(digest).digest()

@@ -152,3 +152,12 @@ class TestRepair:
     def test_a_dialogue_that_nobody_began(self) -> None:
         assert repair([ANSWER]).messages == []
         assert repair([]) == ([], [])
+
+    def test_notes_are_in_the_order_of_the_messages(self) -> None:
+        _, notes = repair([ANSWER, USER, asks("a"), result("x"), SYSTEM])
+        assert [(note.index, note.kind) for note in notes] == [
+            (0, "leading"),
+            (2, "interrupted"),
+            (3, "orphaned"),
+            (4, "moved"),
+        ]

@@ -182,7 +182,7 @@ def test_between_two_cuts_the_beginning_stays(seed: int, high_water: int) -> Non
     """Law 7 for dialogues: with water marks, most turns only add to the end of the window."""
     from ctxkit.testing.windows import dialogue as made
 
-    whole = made(25, seed=seed)
+    whole = made(15, seed=seed)
     window = TailWindow(high_water=high_water, low_water=high_water // 2)
     ends = [at + 1 for at, message in enumerate(whole) if message.role == "user"]
     cuts = 0

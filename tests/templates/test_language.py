@@ -126,7 +126,7 @@ def test_a_path_reaches_keys_and_nothing_else(name: str) -> None:
 def test_any_text_can_be_written_as_a_literal(text: str) -> None:
     import json
 
-    assert rendered("a{{" + json.dumps(text) + "}}b") == f"a{text}b"
+    assert rendered("a{{" + json.dumps(text, ensure_ascii=False) + "}}b") == f"a{text}b"
 
 
 @given(texts)
