@@ -103,7 +103,7 @@ class Hybrid:
         while True:
             found = fetch(self.store, keys[:wanted], {name: values[:wanted] for name, values in scores.items()})
             if self.join:
-                found = merge_neighbours(drop_copies(found), max_tokens=self.max_joined_tokens, counter=self.counter)
+                found = drop_copies(merge_neighbours(found, max_tokens=self.max_joined_tokens, counter=self.counter))
             if len(found) >= k or wanted >= len(keys):
                 return found[:k]
             wanted += 2 * (k - len(found))
