@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
+    from ctxkit.models import LocalModel
     from ctxkit.storage import Store
 
 settings.register_profile(
@@ -151,3 +152,24 @@ def store(store_url: str) -> Iterator[Store]:
 
     with Store.open(store_url) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def local_model() -> LocalModel:
+    """The small local model, loaded once for the whole run; a test that asks for it is marked `model`."""
+    from ctxkit.errors import ModelNotFoundError
+    from ctxkit.models import LocalModel
+
+    try:
+        return LocalModel("local")
+    except ModelNotFoundError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tiny model with random weights, for tests of everything but quality."""
+    from tests.tiny_models import write_tiny_llama
+
+    pytest.importorskip("transformers")
+    return write_tiny_llama(tmp_path_factory.mktemp("tiny"))

@@ -40,7 +40,7 @@ class AnthropicModel(RemoteModel):
     Errors: as for `OpenAIModel`; `HistoryError` when the first message after the system's is not the user's.
 
     Example:
-        AnthropicModel("claude-sonnet-4-5").complete(prompt)
+        AnthropicModel("claude-sonnet-4-6").complete(prompt)
     """
 
     extra = "anthropic"

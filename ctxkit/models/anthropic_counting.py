@@ -66,14 +66,14 @@ class AnthropicChatCounter:
         margin: by what the text estimate is multiplied, at least 1.
 
     Example:
-        >>> counter = AnthropicChatCounter("claude-sonnet-4-5")
+        >>> counter = AnthropicChatCounter("claude-sonnet-4-6")
         >>> counter.exact, counter.count("Hello, world!") >= 4
         (False, True)
     """
 
     exact = False
 
-    def __init__(self, model: str = "claude-sonnet-4-5", *, margin: float = _MARGIN) -> None:
+    def __init__(self, model: str = "claude-sonnet-4-6", *, margin: float = _MARGIN) -> None:
         if margin < 1:
             raise ConfigError(f"margin is {margin}", subject=model, remedy="An estimate needs a margin of at least 1.")
         self.model = model

@@ -15,16 +15,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date
-from functools import lru_cache
 from itertools import product
 from typing import Any
 
-from ctxkit.errors import ConfigError, MissingExtraError
-from ctxkit.messages import Message, Part, ToolCall
+from ctxkit.errors import ConfigError
+from ctxkit.messages import Message, ToolCall
+from ctxkit.models.chat_jinja import compile_template
+from ctxkit.models.chat_shapes import as_function, as_text, fold_system, join_roles, with_tools_as_text
 
-__all__ = ["PLAIN_TEMPLATE", "ChatTemplate", "Layout", "Slot"]
+__all__ = ["PLAIN_TEMPLATE", "ChatTemplate", "Layout", "Slot", "pieces"]
 
 PLAIN_TEMPLATE = (
     "{% for message in messages %}{{ message.role | capitalize }}: {{ message.content }}\n\n{% endfor %}"
@@ -111,7 +112,7 @@ class ChatTemplate:
         self.source = source
         self._variables = {**special, **(options or {})}
         self._controls = control_texts
-        self._template = _compile(source, today or date.today())
+        self._template = compile_template(source, today or date.today())
         self._layouts: dict[object, tuple[_Plan, tuple[str | Slot, ...]]] = {}
         self._splits: dict[tuple[str, str, str], int] = {}
 
@@ -219,15 +220,15 @@ class ChatTemplate:
         """The messages and tools as the template sees them, and which message owns which slot."""
         shown_tools: list[Any] | None = None
         if plan.calls == "text":
-            messages = [_as_text(message) for message in messages]
+            messages = [as_text(message) for message in messages]
             if tools:
-                messages = _with_tools_as_text(messages, tools)
+                messages = with_tools_as_text(messages, tools)
         elif tools:
-            shown_tools = [self._guard(_as_function(tool), filler) for tool in tools]
+            shown_tools = [self._guard(as_function(tool), filler) for tool in tools]
         if plan.fold_system:
-            messages = _fold_system(messages)
+            messages = fold_system(messages)
         if plan.join_roles:
-            messages = _join_roles(messages)
+            messages = join_roles(messages)
         names = {call.id: call.name for message in messages for call in message.tool_calls}
         shown: list[dict[str, Any]] = []
         owners: dict[int, int] = {}
@@ -326,110 +327,6 @@ def _arguments(call: ToolCall, plan: _Plan, filler: _Filler) -> Any:
         if isinstance(parsed, dict):
             return filler.strings(parsed)
     return filler.slot(call.arguments)
-
-
-def _as_text(message: Message) -> Message:
-    """A message with its calls, or a tool's result, as text between tags that many models were trained on."""
-    if message.tool_calls:
-        parts = list(message.parts)
-        for call in message.tool_calls:
-            start = "\n" if any(part.text for part in parts) else ""
-            name = json.dumps(call.name, ensure_ascii=False)
-            body = f'{{"name": {name}, "arguments": {call.arguments or "{}"}}}'
-            parts.append(Part(text=f"{start}<tool_call>\n{body}\n</tool_call>"))
-        return replace(message, content=tuple(parts), tool_calls=())
-    if message.role == "tool":
-        parts = [Part(text="<tool_response>\n"), *message.parts, Part(text="\n</tool_response>")]
-        return replace(message, role="user", content=tuple(parts), tool_call_id=None, name=None)
-    return message
-
-
-def _with_tools_as_text(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> list[Message]:
-    lines = "\n".join(json.dumps(_as_function(tool)["function"], ensure_ascii=False, default=str) for tool in tools)
-    text = (
-        "You can call the functions below. To call one, answer with its name and arguments as JSON:\n"
-        '<tool_call>\n{"name": "…", "arguments": {}}\n</tool_call>\n'
-        f"<tools>\n{lines}\n</tools>"
-    )
-    if messages and messages[0].role == "system":
-        head = replace(messages[0], content=(*messages[0].parts, Part(text=f"\n\n{text}")))
-        return [head, *messages[1:]]
-    return [Message("system", text), *messages]
-
-
-def _as_function(tool: Mapping[str, Any]) -> dict[str, Any]:
-    if "function" in tool:
-        return dict(tool)
-    function = {"parameters" if key == "input_schema" else key: value for key, value in tool.items() if key != "type"}
-    return {"type": "function", "function": function}
-
-
-def _fold_system(messages: Sequence[Message]) -> list[Message]:
-    """System texts move to the front of the next message, or to the end of the last."""
-    folded: list[Message] = []
-    waiting: list[Part] = []
-    for message in messages:
-        if message.role == "system":
-            waiting += [*message.parts, Part(text="\n\n")]
-        else:
-            content = (*waiting, *message.parts) if waiting else message.content
-            folded.append(replace(message, content=content))
-            waiting = []
-    if waiting:
-        folded.append(Message("user", tuple(waiting[:-1])))
-    return folded
-
-
-def _join_roles(messages: Sequence[Message]) -> list[Message]:
-    joined: list[Message] = []
-    for message in messages:
-        last = joined[-1] if joined else None
-        if last and last.role == message.role and not (last.tool_calls or message.tool_calls or message.tool_call_id):
-            joined[-1] = replace(last, content=(*last.parts, Part(text="\n\n"), *message.parts))
-        else:
-            joined.append(message)
-    return joined
-
-
-@lru_cache(maxsize=32)
-def _compile(source: str, today: date) -> Any:
-    try:
-        from jinja2 import TemplateError, nodes
-        from jinja2.ext import Extension, loopcontrols
-        from jinja2.sandbox import ImmutableSandboxedEnvironment
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("jinja2", extra="local") from error
-
-    class Generation(Extension):
-        """`{% generation %}` marks an answer for training; here it is just its body."""
-
-        tags = {"generation"}  # noqa: RUF012  (jinja2 declares it so)
-
-        def parse(self, parser: Any) -> Any:
-            line = next(parser.stream).lineno
-            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-            return nodes.Scope(body, lineno=line)
-
-    def refuse(message: str) -> None:
-        raise TemplateError(message)
-
-    def tojson(
-        value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
-    ) -> str:
-        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
-
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]
-    )
-    environment.filters["tojson"] = tojson
-    environment.globals["raise_exception"] = refuse
-    environment.globals["strftime_now"] = today.strftime
-    try:
-        return environment.from_string(source)
-    except TemplateError as error:
-        raise ConfigError(
-            f"the chat template is malformed ({error})", remedy="Fetch the model again, or repair its template."
-        ) from error
 
 
 def pieces(layout: Layout) -> Iterator[tuple[str, bool]]:

@@ -88,7 +88,7 @@ class LocalTokenizer:
     def encode_template(self, text: str, *, first: bool = False) -> list[int]:
         """Ids of text that the template itself wrote: control tokens are parsed. `first`: it opens the prompt."""
         encoder = self._whole if first else self._later
-        return list(encoder.encode(text, add_special_tokens=False).ids) if text else []
+        return list(encoder.encode(scalar_text(text), add_special_tokens=False).ids) if text else []
 
     def encode_data(self, text: str) -> list[int]:
         """Ids of data: plain text, whatever it looks like. Lone surrogates become U+FFFD. Linear in practice."""

@@ -193,6 +193,8 @@ class RemoteModel(ABC):
                     return response
                 events = iter(response)
                 return Events(events, response), next(events, END)
+            except Warning:  # where the user made warnings errors, they are his
+                raise
             except Exception as error:
                 if not self._adapt(error, request):
                     raise self._failed(error, prompt, retry=True) from error
@@ -206,6 +208,8 @@ class RemoteModel(ABC):
                     return response
                 events = aiter(response)
                 return AsyncEvents(events, response), await anext(events, END)
+            except Warning:  # where the user made warnings errors, they are his
+                raise
             except Exception as error:
                 if not self._adapt(error, request):
                     raise self._failed(error, prompt, retry=True) from error

@@ -91,7 +91,7 @@ def _named(spec: str, name: str) -> str:
 def _unknown(spec: str) -> ConfigError:
     others = [name for name in registry.names("model") if name not in _BUILT_IN]
     more = f"; registered: {', '.join(others)}" if others else ""
-    if Path(spec).expanduser().exists() or "/" in spec:
+    if spec and (Path(spec).expanduser().exists() or "/" in spec):
         return ConfigError("not a model's specification", subject=spec, remedy=f"For a folder write local:{spec}.")
     return ConfigError("unknown model", subject=spec, remedy=f"Known: {_KNOWN}{more}.")
 

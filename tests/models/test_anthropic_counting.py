@@ -16,13 +16,13 @@ from ctxkit.tokens import get_counter
 from tests.models.test_openai_counting import WEATHER
 from tests.strategies import texts
 
-OLDER = AnthropicChatCounter("claude-sonnet-4-5")
+OLDER = AnthropicChatCounter("claude-sonnet-4-6")
 NEWER = AnthropicChatCounter("claude-opus-4-7")
 
 
 class TestConformance(ChatCounterConformance):
     def make_counter(self) -> AnthropicChatCounter:
-        return AnthropicChatCounter("claude-sonnet-4-5")
+        return AnthropicChatCounter("claude-sonnet-4-6")
 
     def test_the_plan_is_near_the_count(self) -> None:
         super().test_the_plan_is_near_the_count()
@@ -65,7 +65,7 @@ def test_which_models_have_the_newer_tokenizer(model: str, newer: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "prompt"), [("claude-3-opus-20240229", 530), ("claude-sonnet-4-5", 346), ("claude-3-haiku-20240307", 340)]
+    ("model", "prompt"), [("claude-3-opus-20240229", 530), ("claude-sonnet-4-6", 346), ("claude-3-haiku-20240307", 340)]
 )
 def test_tools_cost_their_system_prompt_and_schemas(model: str, prompt: int) -> None:
     counter = AnthropicChatCounter(model)
@@ -86,6 +86,6 @@ def test_images_by_area_and_by_patches() -> None:
 
 def test_a_margin_under_one_is_refused() -> None:
     with pytest.raises(ConfigError, match="margin"):
-        AnthropicChatCounter("claude-sonnet-4-5", margin=0.9)
+        AnthropicChatCounter("claude-sonnet-4-6", margin=0.9)
     with pytest.raises(ConfigError, match="name is missing"):
         get_chat_counter("anthropic")

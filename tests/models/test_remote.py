@@ -54,7 +54,7 @@ def make(kind: str, server: Server, **parameters: Any) -> RemoteModel:
     parameters = {"api_key": "test-key", "attempts": 1, **parameters}
     if kind == "openai":
         return OpenAIModel("gpt-4o", base_url=f"{server.url}/v1", **parameters)
-    return AnthropicModel("claude-sonnet-4-5", base_url=server.url, **parameters)
+    return AnthropicModel("claude-sonnet-4-6", base_url=server.url, **parameters)
 
 
 Ask = Callable[[RemoteModel, Prompt, CompletionOptions], Completion]
@@ -181,7 +181,11 @@ def test_refused_content(model: RemoteModel, ask: Ask, server: Server) -> None:
 @pytest.mark.parametrize(
     ("behaviour", "kind", "message"),
     [
-        (error(401, "Incorrect API key provided: sk-1", code="invalid_api_key"), AuthenticationError, r"HTTP 401.*Set \w+_API_KEY"),
+        (
+            error(401, "Incorrect API key provided: sk-1", code="invalid_api_key"),
+            AuthenticationError,
+            r"HTTP 401.*Set \w+_API_KEY",
+        ),
         (error(403, "no access"), AuthenticationError, "HTTP 403"),
         (error(404, "model not found", code="model_not_found"), ModelNotFoundError, "model's name"),
         (error(429, "slow down", headers={"retry_after": "7"}), RateLimitError, "Ask again in 7 s"),
@@ -189,10 +193,22 @@ def test_refused_content(model: RemoteModel, ask: Ask, server: Server) -> None:
         (error(500, "oops"), ProviderError, "HTTP 500: oops"),
         (error(529, "Overloaded", kind="overloaded_error"), ProviderError, "HTTP 529"),
         (error(400, "messages: something is wrong"), ProviderError, "something is wrong"),
-        (error(400, "This model's maximum context length is 128000 tokens.", code="context_length_exceeded"), ContextOverflowError, "maximum context length"),
+        (
+            error(400, "This model's maximum context length is 128000 tokens.", code="context_length_exceeded"),
+            ContextOverflowError,
+            "maximum context length",
+        ),
         (error(400, "prompt is too long: 205000 tokens > 200000 maximum"), ContextOverflowError, "205000"),
-        (error(400, "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000"), ContextOverflowError, "188240"),
-        (error(413, "Request exceeds the maximum size", kind="request_too_large"), ContextOverflowError, "maximum size"),
+        (
+            error(400, "input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000"),
+            ContextOverflowError,
+            "188240",
+        ),
+        (
+            error(413, "Request exceeds the maximum size", kind="request_too_large"),
+            ContextOverflowError,
+            "maximum size",
+        ),
         (raw(502, b"<html>Bad gateway</html>", "text/html"), ProviderError, "HTTP 502"),
         (raw(200, b"{not json"), ProviderError, "."),
         (raw(200, b"<html>hello</html>", "text/html"), ProviderError, "."),
@@ -203,7 +219,7 @@ def test_refused_content(model: RemoteModel, ask: Ask, server: Server) -> None:
         (raw(200, b'{"choices": [], "content": [], "type": "message"}'), ProviderError, "."),
         (answer(""), ProviderError, "answered nothing"),
     ],
-)  # fmt: skip
+)
 def test_failures_have_their_types_and_remedies(
     model: RemoteModel, ask: Ask, server: Server, behaviour: provider.Behaviour, kind: type[CtxkitError], message: str
 ) -> None:
@@ -294,7 +310,7 @@ def test_streams_of_nonsense(model: RemoteModel, ask: Ask, server: Server, behav
 
 def test_a_stream_that_was_begun_is_not_begun_again(server: Server) -> None:
     server.script = [answer(break_after=5), answer()]
-    with pytest.raises(ProviderError, match="broke off|failed"):
+    with pytest.raises(ProviderError, match=r"broke off|failed"):
         streamed(make("openai", server, attempts=4), PROMPT, OPTIONS)
     assert len(server.requests) == 1
 
@@ -333,7 +349,7 @@ def test_nobody_listens(ask: Ask) -> None:
 
 
 def test_no_key_is_said_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    for spec, key in (("openai:gpt-4o", "OPENAI_API_KEY"), ("anthropic:claude-sonnet-4-5", "ANTHROPIC_API_KEY")):
+    for spec, key in (("openai:gpt-4o", "OPENAI_API_KEY"), ("anthropic:claude-sonnet-4-6", "ANTHROPIC_API_KEY")):
         monkeypatch.delenv(key, raising=False)
         with pytest.raises(AuthenticationError, match=key):
             get_model(spec).complete(PROMPT)
@@ -343,10 +359,11 @@ def test_keys_come_from_the_environment(server: Server, monkeypatch: pytest.Monk
     monkeypatch.setenv("OPENAI_API_KEY", "from-env")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "from-env")
     get_model("openai:gpt-4o", base_url=f"{server.url}/v1").complete(PROMPT)
-    get_model("anthropic:claude-sonnet-4-5", base_url=server.url).complete(PROMPT)
+    get_model("anthropic:claude-sonnet-4-6", base_url=server.url).complete(PROMPT)
     headers = [{name.lower(): value for name, value in request["headers"].items()} for request in server.requests]
-    assert headers[0]["authorization"] == "Bearer from-env"
-    assert headers[1]["x-api-key"] == "from-env"
+    assert headers[0].get("authorization") == "Bearer from-env"
+    keys = (headers[1].get("x-api-key"), headers[1].get("authorization"))  # by the SDK's version
+    assert "from-env" in keys or "Bearer from-env" in keys
     assert [request["path"] for request in server.requests] == ["/v1/chat/completions", "/v1/messages"]
 
 
@@ -391,9 +408,10 @@ def test_the_cost_is_what_the_price_says(server: Server) -> None:
 def test_anthropic_gets_a_dialogue_by_its_rules(server: Server) -> None:
     """The server checks the rules and answers 400 when one is broken."""
     call = ToolCall("t1", "f", '{"x": 1}')
+    image = Part(kind="image", data={"url": "data:image/png;base64,AAAA", "width": 2})
     turns = (
         Message("system", "One."),
-        Message("user", (Part(text="Look "), Part(text=" "), Part(text="at this:"), Part(kind="image", data={"url": "data:image/png;base64,AAAA", "width": 2}))),
+        Message("user", (Part(text="Look "), Part(text=" "), Part(text="at this:"), image)),
         Message("user", "And this."),
         Message("assistant", (Part(kind="reasoning", text="hm"), Part(text=" "))),
         Message("assistant", "", tool_calls=(call, ToolCall("t2", "f", "broken {"))),
@@ -401,7 +419,7 @@ def test_anthropic_gets_a_dialogue_by_its_rules(server: Server) -> None:
         Message("tool", "", tool_call_id="t2"),
         Message("system", "Two."),
         Message("user", "So?"),
-    )  # fmt: skip
+    )
     make("anthropic", server).complete(prompt_of(*turns), OPTIONS)
     body = server.bodies[-1]
     assert body["system"] == "One.\n\nTwo."

@@ -12,8 +12,8 @@ from ctxkit.errors import ConfigError, ModelError, ModelNotFoundError
 from ctxkit.messages import Message, Part, ToolCall
 from ctxkit.models import ChatTemplateCounter
 from ctxkit.testing import ChatCounterConformance
-from tests.models.conftest import CHATML, write_tokenizer
 from tests.models.test_openai_counting import WEATHER
+from tests.tiny_models import CHATML, write_tokenizer
 
 DIALOGUE = [
     Message("system", "Be brief."),
