@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ctxkit.compression.terms import question_terms, terms
 from ctxkit.errors import EmbeddingError
 from ctxkit.protocols import Embedder
-from ctxkit.text import words
 
 __all__ = ["fuse", "lexical_scores", "semantic_scores"]
 
@@ -27,8 +25,8 @@ def lexical_scores(question: str, sentences: Sequence[str]) -> NDArray[np.float6
 
     Source: Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009.
     """
-    asked = Counter(_terms(question))
-    counts = [Counter(term for term in _terms(sentence)) for sentence in sentences]
+    asked = Counter(question_terms(question))
+    counts = [Counter(terms(sentence)) for sentence in sentences]
     lengths = np.array([sum(count.values()) for count in counts], dtype=np.float64)
     mean = float(lengths.mean()) if len(lengths) and lengths.any() else 1.0
     scores = np.zeros(len(sentences))
@@ -78,19 +76,3 @@ def fuse(*signals: NDArray[np.float64]) -> NDArray[np.float64]:
         ranks = np.searchsorted(-descending, -signal, side="left")
         total += 1.0 / (_FUSION_CONSTANT + 1 + ranks)
     return total
-
-
-def _terms(text: str) -> list[str]:
-    return [_stem(word) for word in words(text)]
-
-
-@lru_cache(maxsize=1 << 16)
-def _stem(word: str) -> str:
-    return str(_stemmer().stemWord(word)) if word.isascii() and word.isalpha() else word
-
-
-@lru_cache(maxsize=1)
-def _stemmer() -> Any:
-    import snowballstemmer
-
-    return snowballstemmer.stemmer("english")

@@ -37,9 +37,10 @@ class SentenceCompressor:
     """Chooses among the sentences of all candidates those that matter to the question, until the target is full.
 
     Relevance is the reciprocal rank fusion of BM25 over the sentences and, with an embedder, their cosine to the
-    question. Nothing is rewritten: a candidate comes back with `kept`, the document spans of its sentences, and its
-    text marks each gap. Table rows bring their table's header; headings come with what stands under them while there is
-    room. What fits already is not touched. The order of the candidates stays.
+    question, each sentence read under its document's title (`metadata["title"]`) and headings. Nothing is rewritten: a
+    candidate comes back with `kept`, the document spans of its sentences, and its text marks each gap. Table rows bring
+    their table's header; headings come with what stands under them while there is room. What fits already is not
+    touched. The order of the candidates stays.
 
     Each candidate keeps at least its best sentence while the target allows it, the best candidates first; those that
     would get nothing are left out of the result. If not even one sentence fits, everything comes back uncompressed:
@@ -115,7 +116,7 @@ class SentenceCompressor:
             # Headers and headings come with others, except where there is nothing else.
             if choice.only_headings or not (unit.header or unit.heading)
         ]
-        texts = [choices[place.candidate].units[place.unit].text for place in places]
+        texts = [_in_context(choices[place.candidate], place.unit) for place in places]
         scores = self._scores(query.text, texts)
 
         def key(item: tuple[_Place, float]) -> tuple[float, float, str, int]:
@@ -132,6 +133,17 @@ class SentenceCompressor:
         if self.embedder is None:
             return lexical
         return fuse(lexical, semantic_scores(question, texts, self.embedder, batch_size=self.batch_size))
+
+
+def _in_context(choice: Choice, position: int) -> str:
+    """The sentence under the title and the headings it stands under: "It was founded in 1911" says of what."""
+    chunk = choice.candidate.chunk
+    unit = choice.units[position]
+    above = [str(chunk.metadata.get("title") or ""), *chunk.heading_path]
+    if unit.under is not None:
+        above.append(choice.units[unit.under].text.strip("# \n\r\t"))
+    context = " > ".join(dict.fromkeys(part for part in above if part))
+    return f"{context}: {unit.text}" if context else unit.text
 
 
 class _Filling:
