@@ -25,10 +25,9 @@ __all__ = ["Database"]
 
 T = TypeVar("T")
 
-BUSY_TIMEOUT = 30.0
-"""Seconds that a SQLite writer waits for another one before an attempt fails."""
+LOCK_TIMEOUT = 30.0
+"""Seconds that one attempt waits for another writer's lock, and after which no further attempt is made."""
 
-ATTEMPTS = 5
 _WRITE = "ctxkit_write"
 
 
@@ -72,11 +71,11 @@ class Database:
         if self.path is not None:
             _check_file(self.path, self.shown, create)
             engine = create_engine(
-                url.set(drivername="sqlite", database=str(self.path)), connect_args={"timeout": BUSY_TIMEOUT}
+                url.set(drivername="sqlite", database=str(self.path)), connect_args={"timeout": LOCK_TIMEOUT}
             )
         else:
             engine = create_engine(
-                "sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False, "timeout": BUSY_TIMEOUT}
+                "sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False, "timeout": LOCK_TIMEOUT}
             )
         event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
@@ -92,7 +91,7 @@ class Database:
     def _use_write_ahead_log(self) -> None:
         # Readers and one writer then work side by side. The mode is a property of the file, and changing it does not
         # wait for a lock by itself, so two processes that create a store at once meet here.
-        deadline = time.monotonic() + BUSY_TIMEOUT
+        deadline = time.monotonic() + LOCK_TIMEOUT
         while True:
             try:
                 with translated(self.shown), self._engine.connect() as connection:
@@ -106,7 +105,7 @@ class Database:
 
     def read(self, tenant: str, work: Callable[[Scope], T]) -> T:
         """Run `work` in a transaction that sees one state of the database."""
-        return self._attempt(lambda connection: work(Scope(connection, tenant)))
+        return self._attempt(lambda connection: work(Scope(connection, tenant, LOCK_TIMEOUT)))
 
     def write(self, tenant: str, work: Callable[[Scope], T]) -> T:
         """Run `work` in a transaction that commits whole or not at all.
@@ -114,20 +113,21 @@ class Database:
         `work` may run again, from the start, when another writer was in the way: it must have no effect but on the
         database.
         """
-        return self._attempt(lambda connection: work(Scope(connection, tenant)), write=True)
+        return self._attempt(lambda connection: work(Scope(connection, tenant, LOCK_TIMEOUT)), write=True)
 
     def _attempt(self, work: Callable[[Connection], T], *, write: bool = False) -> T:
-        attempt = 0
+        deadline = time.monotonic() + LOCK_TIMEOUT
+        pause = 0.01
         with translated(self.shown):
             while True:
                 try:
                     with self._transaction(write) as connection:
                         return work(connection)
                 except DBAPIError as error:
-                    attempt += 1
-                    if attempt == ATTEMPTS or not is_contention(error):
+                    if not is_contention(error) or time.monotonic() > deadline:
                         raise
-                    time.sleep(random.uniform(0, 0.02 * 2**attempt))
+                    time.sleep(random.uniform(0, pause))
+                    pause = min(2 * pause, 0.5)
 
     @contextmanager
     def _transaction(self, write: bool) -> Iterator[Connection]:

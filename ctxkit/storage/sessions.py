@@ -136,8 +136,7 @@ def _free_id(scope: Scope, session: str, sequence: int, taken: Container[str]) -
     id_, tries = f"{session}:{sequence}", 0
     while id_ in taken or (
         # `taken` knows the plain names of this append, but not those with a suffix.
-        tries
-        and scope.first(scope.select(table.c.sequence).where(table.c.session_id == session, table.c.id == id_))
+        tries and scope.first(scope.select(table.c.sequence).where(table.c.session_id == session, table.c.id == id_))
     ):
         tries += 1
         id_ = f"{session}:{sequence}.{tries}"

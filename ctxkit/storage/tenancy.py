@@ -31,24 +31,33 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.selectable import FromClause, Join
+from sqlalchemy.sql.visitors import iterate
 
 from ctxkit.storage.tables import TENANT_TABLES
 
 __all__ = ["Scope"]
 
+_GUARDED = frozenset(TENANT_TABLES)
+
 
 class Scope:
-    """One transaction of one tenant."""
+    """One transaction of one tenant.
+
+    `lock_timeout`: seconds that a statement waits for a lock on PostgreSQL; on SQLite the connection's own wait counts.
+    """
 
     __slots__ = ("connection", "kind", "tenant")
 
-    def __init__(self, connection: Connection, tenant: str) -> None:
+    def __init__(self, connection: Connection, tenant: str, lock_timeout: float) -> None:
         self.connection = connection
         self.kind = connection.dialect.name
         self.tenant = tenant
         if self.kind == "postgresql":
             # true: until the end of this transaction, so that a pooled connection never carries it on.
-            connection.execute(text("SELECT set_config('ctxkit.tenant', :tenant, true)"), {"tenant": tenant})
+            connection.execute(
+                text("SELECT set_config('ctxkit.tenant', :tenant, true), set_config('lock_timeout', :timeout, true)"),
+                {"tenant": tenant, "timeout": f"{lock_timeout * 1000:.0f}ms"},
+            )
 
     def execute(self, statement: Executable, rows: Any = None) -> CursorResult[Any]:
         return self.connection.execute(statement, rows)
@@ -61,8 +70,9 @@ class Scope:
         statement = select(*columns)
         if source is not None:
             statement = statement.select_from(source)
-        for table in dict.fromkeys(table for part in statement.get_final_froms() for table in _tables(part)):
-            if table in TENANT_TABLES:
+        read = _tables(source) if source is not None else _tables_of(columns)
+        for table in dict.fromkeys(read):
+            if table in _GUARDED:
                 statement = statement.where(table.c.tenant == self.tenant)
         return statement
 
@@ -125,6 +135,17 @@ class Scope:
             {"count": count},
         ).scalar_one()
         return list(range(last - count + 1, last + 1))
+
+
+def _tables_of(columns: Iterable[Any]) -> Iterator[Any]:
+    # Asking the finished statement for its tables would compile it a second time.
+    for column in columns:
+        if isinstance(column, Column):
+            yield column.table
+        elif isinstance(column, Table):
+            yield column
+        else:
+            yield from (part.table for part in iterate(column) if isinstance(part, Column))
 
 
 def _tables(part: FromClause) -> Iterator[Any]:

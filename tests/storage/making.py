@@ -9,9 +9,15 @@ import textwrap
 from typing import Any
 
 import numpy as np
+from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
 
 from ctxkit.documents import Chunk, Document, Entity, Span
+
+shared = settings(
+    max_examples=max(10, settings().max_examples // 5), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+"""For properties of a database: an example writes to a disk, so there are fewer of them than of pure functions."""
 
 
 def document(text: str = "One sentence. Another one.", **fields: Any) -> Document:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxkit.documents import Chunk, Document, Entity, Span
@@ -21,7 +21,7 @@ from ctxkit.errors import StorageError
 from ctxkit.messages import Message, Part, ToolCall
 from ctxkit.storage import Store, parse_json
 from ctxkit.storage.checks import checked_name, checked_text, decoded, encoded
-from tests.storage.making import document, pieces, unit_vectors
+from tests.storage.making import document, pieces, shared, unit_vectors
 from tests.strategies import texts
 
 json_values = st.recursive(
@@ -259,7 +259,7 @@ def test_asking_for_what_cannot_be_there_is_an_error_of_ours(store: Store, bad: 
 
 
 @given(text=texts, metadata=st.dictionaries(st.text(max_size=5), texts | st.floats(), max_size=3))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@shared
 def test_a_document_is_stored_exactly_or_refused(store: Store, text: str, metadata: dict[str, Any]) -> None:
     given_ = document(text, title=text[:20], metadata=metadata)
     store.documents.delete([given_.id])

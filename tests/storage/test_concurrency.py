@@ -5,8 +5,14 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from itertools import pairwise
+from typing import Any
 
-from ctxkit.storage import Store
+import pytest
+from sqlalchemy import text
+
+from ctxkit.errors import StorageError
+from ctxkit.messages import Message
+from ctxkit.storage import Store, database
 from tests.storage.making import Workers, document, pieces
 
 PROCESSES = 5
@@ -151,3 +157,26 @@ def test_readers_see_whole_documents_while_they_change(workers: Workers, store_u
             assert len({text[0] for text in texts}) <= 1, texts
 """,
     )
+
+
+def test_a_lock_that_is_never_released_is_an_error_in_the_end(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "LOCK_TIMEOUT", 0.3)
+    with Store.open(store_url) as store, Store.open(store_url) as other:
+        store.sessions.append("s", [Message("user", "a")])
+        with other._database._transaction(write=True) as connection:
+            if store.kind == "postgresql":
+                connection.execute(text("SELECT set_config('ctxkit.tenant', 'default', true)"))
+                connection.execute(text("SELECT 1 FROM sessions FOR UPDATE"))
+            with pytest.raises(StorageError, match="locked") as caught:
+                store.sessions.append("s", [Message("user", "b")])
+            assert "Wait for the other writer" in caught.value.remedy
+            assert len(store.sessions.messages("s")) == 1, "readers do not wait"
+        assert store.sessions.append("s", [Message("user", "b")])[0].sequence == 2
+
+
+@pytest.mark.postgres
+def test_a_server_that_goes_away_and_comes_back(postgresql: Any, postgres_url: str) -> None:
+    with Store.open(postgres_url) as store:
+        store.sessions.append("s", [Message("user", "a")])
+        postgresql.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'ctxkit_app'")
+        assert len(store.sessions.messages("s")) == 1, "the pool notices that its connections are gone"

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxkit.documents import Document
 from ctxkit.errors import ConfigError
 from ctxkit.storage import Store
-from tests.storage.making import pieces
+from tests.storage.making import pieces, shared
 
 NAMES = [
     "a",
@@ -113,7 +113,7 @@ def matched(store: Store, filters: Mapping[str, Any]) -> set[str]:
     return set(documents)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@shared
 @given(corpora, st.dictionaries(names, scalars | st.lists(scalars, max_size=3), min_size=1, max_size=2))
 def test_metadata_filters_are_what_python_says(
     store: Store, corpus: list[dict[str, Any]], filters: dict[str, Any]
@@ -146,7 +146,7 @@ SOURCES = [
 ]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@shared
 @given(st.text(st.sampled_from("ab/.*?[]%_\\猫Aidmx"), max_size=8) | st.sampled_from(SOURCES))
 def test_sources_by_pattern(store: Store, pattern: str) -> None:
     if not store.documents.list():

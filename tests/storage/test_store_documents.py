@@ -9,16 +9,14 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxkit.documents import Chunk, Document, Entity, Span
 from ctxkit.errors import NotFoundError, StorageError
 from ctxkit.storage import DocumentState, Store
-from tests.storage.making import document, pieces, unit_vectors
+from tests.storage.making import document, pieces, shared, unit_vectors
 from tests.strategies import stored_texts
-
-shared = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def plain(chunk: Chunk) -> Chunk:

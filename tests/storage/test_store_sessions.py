@@ -7,16 +7,15 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxkit.errors import ConfigError, ConflictError, StorageError
 from ctxkit.messages import Message, Part, ToolCall
 from ctxkit.storage import Store
+from tests.storage.making import shared
 from tests.storage.test_checks import json_values
 from tests.strategies import stored_texts
-
-shared = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 short = stored_texts.map(lambda text: text[:30])
 parts = st.builds(

@@ -7,16 +7,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxkit.documents import content_hash
 from ctxkit.errors import ConfigError, ConflictError, NotFoundError
 from ctxkit.storage import ANY, Store
+from tests.storage.making import shared
 from tests.storage.test_checks import json_values
 from tests.strategies import stored_texts
 
-shared = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 objects = st.dictionaries(stored_texts.map(lambda text: text[:10]), json_values, max_size=4)
 
 
