@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctxkit.documents import Candidate, Query
-from ctxkit.errors import ConfigError
+from ctxkit.errors import ConfigError, NotFoundError
 from ctxkit.protocols import Embedder, TokenCounter
 from ctxkit.retrieval.candidates import check_query, fetch
 from ctxkit.retrieval.dense import Dense
@@ -99,14 +100,23 @@ class Hybrid:
         if not check_query(self.store, query, k):
             return []
         keys, scores = self.rank(query, max(self.depth, 4 * k))
+        text_of = cache(self._text_of)
         wanted = k
         while True:
             found = fetch(self.store, keys[:wanted], {name: values[:wanted] for name, values in scores.items()})
             if self.join:
-                found = drop_copies(merge_neighbours(found, max_tokens=self.max_joined_tokens, counter=self.counter))
+                found = drop_copies(
+                    merge_neighbours(found, max_tokens=self.max_joined_tokens, counter=self.counter, text_of=text_of)
+                )
             if len(found) >= k or wanted >= len(keys):
                 return found[:k]
             wanted += 2 * (k - len(found))
+
+    def _text_of(self, document_id: str) -> str:
+        try:
+            return self.store.documents.get(document_id).text
+        except NotFoundError:
+            return ""
 
     def rank(self, query: Query, depth: int) -> tuple[Keys, dict[str, Scores]]:
         """Keys of everything that a signal found among its best `depth`, best first, and their scores by signal."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ctxkit.documents import Candidate, Chunk, Entity, Span, merge_spans
@@ -11,9 +11,16 @@ from ctxkit.protocols import TokenCounter
 
 __all__ = ["drop_copies", "merge_neighbours"]
 
+_WIDEST_GAP = 64
+"""Characters of white space that two chunks may have between them and still be neighbours."""
+
 
 def merge_neighbours(
-    candidates: Sequence[Candidate], *, max_tokens: int | None = None, counter: TokenCounter | None = None
+    candidates: Sequence[Candidate],
+    *,
+    max_tokens: int | None = None,
+    counter: TokenCounter | None = None,
+    text_of: Callable[[str], str] | None = None,
 ) -> list[Candidate]:
     """Join the chunks of one document that overlap or touch; candidates come back best first.
 
@@ -26,6 +33,9 @@ def merge_neighbours(
         max_tokens: of a chunk joined from touching ones; None for no limit.
         counter: counts the joined text; without one its tokens are the sum of its parts', less what they share in
             proportion to its length, rounded up.
+        text_of: gives the text of a document by id, "" where it is gone. With it, chunks that have nothing but a
+            little white space between them touch, too; many chunkers leave blank lines out. It is asked only for
+            documents that have such chunks, and believed only where it agrees with them.
 
     O(n log n) in the number of candidates, linear in their text.
     """
@@ -36,8 +46,8 @@ def merge_neighbours(
         by_document.setdefault(candidate.chunk.document_id, []).append(candidate)
     joined = []
     for group in by_document.values():
-        for run in _touching(_overlapping(group), max_tokens):
-            joined.append(run[0] if len(run) == 1 else _join(run, counter))
+        for run in _touching(_overlapping(group), max_tokens, text_of):
+            joined.append(run[0] if len(run) == 1 else _join(run, counter, text_of))
     return sorted(joined, key=best_first)
 
 
@@ -74,18 +84,32 @@ def _overlapping(group: Sequence[Candidate]) -> list[list[Candidate]]:
     return runs
 
 
-def _touching(runs: list[list[Candidate]], max_tokens: int | None) -> list[list[Candidate]]:
+def _touching(
+    runs: list[list[Candidate]], max_tokens: int | None, text_of: Callable[[str], str] | None
+) -> list[list[Candidate]]:
     """Joins runs that touch, while they stay small enough."""
     joined: list[list[Candidate]] = []
     for run in runs:
         if joined:
-            end = max(each.chunk.span.end for each in joined[-1])
+            last = max(joined[-1], key=lambda each: each.chunk.span.end).chunk
             tokens = _estimate(joined[-1]) + _estimate(run)
-            if run[0].chunk.span.start == end and (max_tokens is None or tokens <= max_tokens):
+            if (max_tokens is None or tokens <= max_tokens) and _touch(last, run[0].chunk, text_of):
                 joined[-1] = joined[-1] + run
                 continue
         joined.append(run)
     return joined
+
+
+def _touch(left: Chunk, right: Chunk, text_of: Callable[[str], str] | None) -> bool:
+    """Whether nothing stands between two chunks of a document, or nothing but white space."""
+    gap = Span(left.span.end, right.span.start)
+    if gap.length == 0:
+        return True
+    if text_of is None or gap.length > _WIDEST_GAP:
+        return False
+    text = text_of(left.document_id)
+    # The document may have changed since its chunks were read: all three pieces must be those of one text.
+    return gap.slice(text).isspace() and left.span.slice(text) == left.text and right.span.slice(text) == right.text
 
 
 def _estimate(run: Sequence[Candidate]) -> int:
@@ -99,10 +123,13 @@ def _estimate(run: Sequence[Candidate]) -> int:
     return total
 
 
-def _join(run: Sequence[Candidate], counter: TokenCounter | None) -> Candidate:
+def _join(run: Sequence[Candidate], counter: TokenCounter | None, text_of: Callable[[str], str] | None) -> Candidate:
     start, end, pieces = run[0].chunk.span.start, run[0].chunk.span.start, []
     for candidate in run:
         span = candidate.chunk.span
+        if text_of is not None and span.start > end:
+            pieces.append(Span(end, span.start).slice(text_of(candidate.chunk.document_id)))
+            end = span.start
         if span.end > end:
             pieces.append(candidate.chunk.text[end - span.start :])
             end = span.end

@@ -106,6 +106,14 @@ def test_neighbours_are_one_candidate_and_the_list_is_filled_up(store: Store) ->
     assert max(each.chunk.token_count for each in small if each.chunk.document_id == "long") <= 4
 
 
+def test_chunks_with_a_blank_line_between_them_are_neighbours(store: Store) -> None:
+    text = "Keys rotate.\n\nOld keys stay.\n\nNew keys come."
+    spans = [Span(0, 12), Span(14, 28), Span(30, 44)]
+    put_spans(store, Document(id="d", text=text, source="d.md"), spans, embedder=EMBEDDER)
+    (whole,) = Hybrid(store, EMBEDDER).retrieve(Query("keys"), 5)
+    assert whole.text == text
+
+
 def test_more_may_be_asked_for_than_the_depth(memory: Store) -> None:
     fill(memory, [f"key number {number}" for number in range(60)], embedder=EMBEDDER)
     retriever = Hybrid(memory, EMBEDDER, depth=1)

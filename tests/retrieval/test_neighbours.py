@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.documents import Candidate, Chunk, Document, Entity, Span, merge_spans
+from ctxkit.documents import (
+    Candidate,
+    Chunk,
+    Document,
+    Entity,
+    Span,
+    intersect_spans,
+    merge_spans,
+    subtract_spans,
+    total_length,
+)
 from ctxkit.errors import ConfigError
 from ctxkit.retrieval import drop_copies, merge_neighbours
 from ctxkit.tokens import get_counter
@@ -111,6 +122,38 @@ def test_only_overlaps_go_over_the_limit(pool: tuple[dict[str, Document], list[C
             end = max(end, span.end)
 
 
+@given(pools(), st.one_of(st.none(), st.integers(1, 80)))
+def test_across_white_space_a_joined_chunk_is_still_a_piece_of_its_document(
+    pool: tuple[dict[str, Document], list[Candidate]], limit: int | None
+) -> None:
+    documents, candidates = pool
+    plain = merge_neighbours(candidates, max_tokens=limit)
+    joined = merge_neighbours(candidates, max_tokens=limit, text_of=lambda id_: documents[id_].text)
+    assert len(joined) <= len(plain)
+    for candidate in joined:
+        document = documents[candidate.chunk.document_id]
+        assert candidate.chunk.text == candidate.chunk.span.slice(document.text)
+        parts = [each.chunk.span for each in plain if each.chunk.document_id == document.id]
+        added = subtract_spans([candidate.chunk.span], parts)
+        assert all(span.slice(document.text).isspace() for span in added)
+        assert total_length(intersect_spans([candidate.chunk.span], parts)) + total_length(added) == (
+            candidate.chunk.span.length
+        )
+
+
+@given(pools())
+def test_across_white_space_nothing_is_left_to_join(
+    pool: tuple[dict[str, Document], list[Candidate]],
+) -> None:
+    documents, candidates = pool
+    joined = merge_neighbours(candidates, text_of=lambda id_: documents[id_].text)
+    for document in documents.values():
+        spans = sorted(each.chunk.span for each in joined if each.chunk.document_id == document.id)
+        for left, right in pairwise(spans):
+            between = document.text[left.end : right.start]
+            assert len(between) > 64 or (between and not between.isspace())
+
+
 DOCUMENT = Document(id="d", text="Alpha beta gamma delta epsilon.")
 
 
@@ -136,6 +179,30 @@ def test_touching_chunks_stay_apart_over_the_limit_and_gaps_always() -> None:
     assert len(merge_neighbours([candidate(0, 10, 0.5), candidate(10, 22, 0.9)], max_tokens=5)) == 2
     assert len(merge_neighbours([candidate(0, 10, 0.5), candidate(10, 22, 0.9)], max_tokens=6)) == 1
     assert len(merge_neighbours([candidate(0, 10, 0.5), candidate(11, 22, 0.9)])) == 2
+
+
+def test_white_space_between_is_put_back() -> None:
+    left, right = candidate(0, 10, 0.5), candidate(11, 22, 0.9)
+    (whole,) = merge_neighbours([left, right], text_of=lambda _: DOCUMENT.text)
+    assert whole.text == "Alpha beta gamma delta"
+
+
+@pytest.mark.parametrize("text", ["", "Alpha beta-gamma delta epsilon.", "Alpha BETA gamma delta epsilon.", "short"])
+def test_a_document_that_changed_meanwhile_is_not_believed(text: str) -> None:
+    left, right = candidate(0, 10, 0.5), candidate(11, 22, 0.9)
+    assert merge_neighbours([left, right], text_of=lambda _: text) == [right, left]
+
+
+def test_a_wide_gap_is_no_neighbourhood() -> None:
+    document = Document(id="w", text="a" + " " * 65 + "b")
+    ends = [Candidate(Chunk.of(document, Span(0, 1), 1)), Candidate(Chunk.of(document, Span(66, 67), 1))]
+    assert len(merge_neighbours(ends, text_of=lambda _: document.text)) == 2
+
+
+def test_the_text_is_asked_for_only_where_it_is_needed() -> None:
+    asked: list[str] = []
+    merge_neighbours([candidate(0, 10, 0.5), candidate(10, 22, 0.9)], text_of=lambda id_: asked.append(id_) or "")
+    assert asked == []
 
 
 def test_what_nothing_joins_comes_back_itself() -> None:
