@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from ctxkit.documents import Document
@@ -18,6 +19,7 @@ __all__ = ["HtmlReader", "html_to_markdown"]
 # What a page shows to no reader, or shows as controls.
 _DROPPED = ("script", "style", "noscript", "template", "svg", "canvas", "iframe", "object", "head", "form", "button")
 _BLANK_LINES = re.compile(r"\n[ \t]*(?:\n[ \t]*)+\n")
+_BLOCK_START = re.compile(r"^(\s*)(#{1,6}\s|```|~~~)")
 _LANGUAGE = re.compile(r"(?:language|lang|highlight-source)-([\w+#-]+)")
 
 
@@ -46,26 +48,24 @@ class HtmlReader:
 def html_to_markdown(markup: str, *, source: str = "") -> tuple[str, str, int]:
     """The Markdown of a page, its `<title>`, and how many characters were replaced by U+FFFD."""
     bs4 = require("bs4", extra="readers", subject=source)
-    markdownify = require("markdownify", extra="readers", subject=source)
+    require("lxml", extra="readers", subject=source)
+    require("markdownify", extra="readers", subject=source)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it warns of pages that look like addresses or XML: ours to judge
-            soup = bs4.BeautifulSoup(markup, "html.parser")
+            soup = bs4.BeautifulSoup(markup, "lxml")
         title = " ".join(soup.title.get_text().split()) if soup.title else ""
         for element in soup(list(_DROPPED)):
             element.decompose()
         for hidden in soup.find_all(attrs={"hidden": True}):
             hidden.decompose()
         try:
-            text = markdownify.MarkdownConverter(
+            text = _converter()(
                 heading_style="ATX",
                 bullets="-",
                 strip=["a"],
-                escape_asterisks=False,
-                escape_underscores=False,
-                escape_misc=False,
                 code_language_callback=_language,
-                keep_inline_images_in=["td", "th"],
+                table_infer_header=True,
             ).convert_soup(_without_images(soup))
         except RecursionError:
             text = soup.get_text("\n")  # nested deeper than any page a person made: the words still count
@@ -77,6 +77,21 @@ def html_to_markdown(markup: str, *, source: str = "") -> tuple[str, str, int]:
         ) from error
     text, replaced = clean(_BLANK_LINES.sub("\n\n", text).strip())
     return (f"{text}\n" if text else ""), clean(title)[0], replaced
+
+
+@cache
+def _converter() -> Any:
+    from markdownify import MarkdownConverter
+
+    class Converter(MarkdownConverter):
+        """Escapes only what would change the structure: elsewhere the words stay as the page shows them."""
+
+        def escape(self, text: str, parent_tags: Any) -> str:
+            if "td" in parent_tags or "th" in parent_tags:
+                text = text.replace("|", "\\|")
+            return _BLOCK_START.sub(r"\1\\\2", text)
+
+    return Converter
 
 
 def _without_images(soup: Any) -> Any:

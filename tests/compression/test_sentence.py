@@ -18,7 +18,6 @@ from ctxkit.errors import ConfigError, EmbeddingError
 from ctxkit.protocols import Stage
 from ctxkit.testing import HashEmbedder, StageConformance
 from ctxkit.testing.stages import make_candidates
-from ctxkit.text import sentence_spans
 from ctxkit.tokens import get_counter
 from tests.strategies import texts
 
@@ -165,52 +164,7 @@ def test_meaning_counts_where_words_do_not() -> None:
     assert "automobile" in by_meaning.text
 
 
-# Laws.
-
-questions = st.one_of(texts, st.sampled_from(["signing key", "密钥", "word chunk", "A sentence", ""]))
-
-
-@given(
-    st.lists(st.tuples(texts, st.floats(0, 1)), max_size=6),
-    questions,
-    st.integers(1, 150),
-    st.booleans(),
-    st.booleans(),
-)
-def test_laws(items: list[tuple[str, float]], question: str, target: int, drop: bool, by_meaning: bool) -> None:
-    given_ = make_candidates([text for text, _ in items], scores=[score for _, score in items])
-    stage = SentenceCompressor(target=target, drop=drop, embedder=HashEmbedder(16) if by_meaning else None)
-    result = stage(Query(question), given_)
-    assert result == stage(Query(question), given_), "not the same twice"
-    by_id = {candidate.chunk.id: candidate for candidate in given_}
-    order = [candidate.chunk.id for candidate in given_]
-    assert [order.index(one.chunk.id) for one in result] == sorted(order.index(one.chunk.id) for one in result)
-    if result != given_:
-        assert tokens(result) <= target
-    elif given_:
-        least = min((COUNTER.count(text[span.start : span.end]) for text, _ in items for span in sentence_spans(text)),
-                    default=0)  # fmt: skip
-        assert tokens(result) <= target or least + 6 > target or not any(text for text, _ in items)
-    for one in result:
-        before = by_id[one.chunk.id]
-        assert one.chunk == before.chunk
-        assert one.scores == before.scores
-        if before.chunk.text:
-            assert total_length(one.spans) > 0
-        _check_alignment(one)
-
-
-def _check_alignment(candidate: Candidate) -> None:
-    """Each kept span begins where a sentence begins and ends where one ends, blanks aside."""
-    chunk = candidate.chunk
-    sentences = [span.shift(chunk.span.start) for span in sentence_spans(chunk.text)]
-    starts = {span.start for span in sentences} or {chunk.span.start}
-    ends = {span.end for span in sentences} or {chunk.span.end}
-    for span in candidate.spans:
-        assert span.start in starts
-        rest = chunk.text[span.end - chunk.span.start :]
-        blanks = len(rest) - len(rest.lstrip(" \t\u3000"))
-        assert any(span.end <= end <= span.end + blanks for end in ends)
+# Properties.
 
 
 @given(st.lists(texts.filter(bool), min_size=1, max_size=4), st.floats(1.01, 20), st.booleans())
@@ -309,3 +263,12 @@ def test_nothing_kept_before_stays_nothing() -> None:
     result = SentenceCompressor(target=20)(Query("key"), [empty, second])
     assert [one.kept for one in result if one.chunk == first.chunk] == [()]
     assert GAP.strip() in result[-1].text
+
+
+def test_a_sentence_is_read_under_its_title() -> None:
+    texts_ = ["It rains often. It opened in 1911. It is big."] * 2
+    metadata = [{"title": "Grand Hotel"}, {"title": "City Museum"}]
+    given_ = make_candidates(texts_, metadata=metadata, scores=[0.5, 0.5])
+    result = SentenceCompressor(target=12, drop=True)(Query("In which year, 1911 or 1912, opened the museum?"), given_)
+    assert [one.chunk.metadata["title"] for one in result] == ["City Museum"]
+    assert "1911" in result[0].text

@@ -221,6 +221,21 @@ def test_html_keeps_structure_and_drops_what_no_reader_sees() -> None:
         assert unwanted not in text
 
 
+def test_html_that_people_write() -> None:
+    page = (
+        "<table><tr><td>a|b</td><td>x<br>y</td></tr><tr><td>1</td><td>2</td></tr></table>"
+        "<ol><li>one<li>two</ol><blockquote>q</blockquote><pre>x\n  y</pre><p># no heading<p>```<p>2 * 3 | 4"
+    )
+    text = read_bytes(page.encode(), source="k.html").text
+    assert "| a\\|b | x y |\n| --- | --- |\n| 1 | 2 |" in text
+    assert "1. one\n2. two" in text
+    assert "> q" in text
+    assert "```\nx\n  y\n```" in text
+    assert "\\# no heading" in text
+    assert "\\```" in text
+    assert "2 * 3 | 4" in text
+
+
 def test_the_title_of_html() -> None:
     assert read_bytes(files.HTML.encode(), source="keys.html").title == "The key page"
     assert read_bytes(b"<h2>Only a heading</h2><p>x", source="k.html").title == "Only a heading"
@@ -311,7 +326,9 @@ def test_wrong_limits(make: type) -> None:
         make()
 
 
-@pytest.mark.parametrize(("module", "source"), [("bs4", "x.html"), ("pypdf", "x.pdf"), ("mammoth", "x.docx")])
+@pytest.mark.parametrize(
+    ("module", "source"), [("bs4", "x.html"), ("pypdf", "x.pdf"), ("mammoth", "x.docx"), ("lxml", "x.html")]
+)
 def test_a_missing_extra_names_its_remedy(monkeypatch: pytest.MonkeyPatch, module: str, source: str) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     data = {"x.html": b"<p>x", "x.pdf": files.pdf(["x"]), "x.docx": files.docx()}[source]
