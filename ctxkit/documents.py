@@ -169,16 +169,14 @@ class Document:
 
     @property
     def content_hash(self) -> str:
-        """SHA-256 over everything an ingest stores: text, title, time and metadata."""
-        return content_hash(
-            [
-                self.text,
-                self.source,
-                self.title,
-                self.created_at.isoformat() if self.created_at else None,
-                dict(self.metadata),
-            ]
-        )
+        """SHA-256 over everything an ingest stores: text, source, title, time and metadata.
+
+        A time that is only the file's (`metadata["created_from"] == "mtime"`) does not count: a copy or a checkout
+        touches every file, and what has not changed is not chunked and embedded again.
+        """
+        dated = self.created_at is not None and self.metadata.get("created_from") != "mtime"
+        moment = self.created_at.isoformat() if self.created_at and dated else None
+        return content_hash([self.text, self.source, self.title, moment, dict(self.metadata)])
 
 
 def document_id(source: str) -> str:

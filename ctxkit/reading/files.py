@@ -58,7 +58,8 @@ def read_file(
     """The document in a file. Its source is the path as given, or below `root` (see `source_of`).
 
     `created_at` is the front matter's date, else the time at which the file was last changed. `metadata` holds
-    `path`, `format`, `size` in bytes, and what the format's reader adds.
+    `path`, `format`, `size` in bytes, `created_from` (`mtime`) where the time is the file's, and what the format's
+    reader adds.
 
     Raises:
         ReadingError: missing, unreadable, not a regular file, larger than `max_bytes`, or as for `read_bytes`.
@@ -69,7 +70,9 @@ def read_file(
     source = source_of(path, root=root)
     data, modified = _load(Path(path), source, max_bytes)
     document = read_bytes(data, source=source)
-    return document if document.created_at is not None else replace(document, created_at=modified)
+    if document.created_at is not None:
+        return document
+    return replace(document, created_at=modified, metadata={**document.metadata, "created_from": "mtime"})
 
 
 def read_paths(

@@ -68,7 +68,7 @@ def test_a_store_of_a_newer_version(ctxkit: Any, notes: Path, tmp_path: Path) ->
     with sqlite3.connect(tmp_path / ".ctxkit" / "store.db") as database:
         database.execute("update ctxkit_version set version_num = '9999'")
     database.close()
-    refuses(ctxkit("search", "x", *EMBED), 1, "newer")
+    refuses(ctxkit("search", "x", *EMBED), 1, "9999", "upgrade")
 
 
 @pytest.mark.parametrize("url", ["nonsense", "mysql://host/db", "sqlite:///no/such/folder/\x00.db"])

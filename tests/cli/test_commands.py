@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,9 @@ def test_ingest_reports_what_it_did(ctxkit: Any, notes: Path) -> None:
 
     again = ctxkit("ingest", "notes", *EMBED, "--json").json
     assert (again["documents"], again["unchanged"], again["chunks"]) == (3, 3, 0)
+
+    os.utime(notes / "budget.md", (1_700_000_000, 1_700_000_000))
+    assert ctxkit("ingest", "notes", *EMBED, "--json").json["unchanged"] == 3, "touched is not changed"
 
     (notes / "budget.md").write_text("# Budgets\n\nBudgets changed.\n")
     assert ctxkit("ingest", "notes", *EMBED, "--json").json["updated"] == 1
