@@ -100,8 +100,8 @@ def test_a_long_prompt_in_steps_gives_what_one_pass_gives(tiny_model: LocalModel
 
 def test_streams_show_whole_characters(tiny_model: LocalModel) -> None:
     """Random weights and high temperature give broken bytes all the time."""
-    for seed in range(8):
-        options = CompletionOptions(max_tokens=40, temperature=3.0, seed=seed)
+    for seed in range(4):
+        options = CompletionOptions(max_tokens=24, temperature=3.0, seed=seed)
         *steps, last = tiny_model.stream(ask(tiny_model, "noise"), options)
         assert last.completion is not None
         assert "".join(step.text for step in steps) == last.completion.text
@@ -110,7 +110,7 @@ def test_streams_show_whole_characters(tiny_model: LocalModel) -> None:
 
 def test_seeds_repeat_and_leave_the_global_state_alone(tiny_model: LocalModel) -> None:
     prompt = ask(tiny_model, "noise")
-    options = CompletionOptions(max_tokens=24, temperature=1.5, seed=11)
+    options = CompletionOptions(max_tokens=10, temperature=1.5, seed=11)
     torch.manual_seed(5)
     state = torch.get_rng_state()
     first = tiny_model.complete(prompt, options).text
@@ -118,13 +118,13 @@ def test_seeds_repeat_and_leave_the_global_state_alone(tiny_model: LocalModel) -
     torch.manual_seed(6)
     assert tiny_model.complete(prompt, options).text == first
     others = {
-        tiny_model.complete(prompt, CompletionOptions(max_tokens=24, temperature=1.5, seed=n)).text for n in range(6)
+        tiny_model.complete(prompt, CompletionOptions(max_tokens=10, temperature=1.5, seed=n)).text for n in range(4)
     }
     assert len(others) > 1
-    unseeded = {tiny_model.complete(prompt, CompletionOptions(max_tokens=24, temperature=1.5)).text for _ in range(6)}
+    unseeded = {tiny_model.complete(prompt, CompletionOptions(max_tokens=10, temperature=1.5)).text for _ in range(4)}
     assert len(unseeded) > 1
-    greedy = tiny_model.complete(prompt, CompletionOptions(max_tokens=24)).text
-    assert tiny_model.complete(prompt, CompletionOptions(max_tokens=24, temperature=2.0, top_p=1e-9)).text == greedy
+    greedy = tiny_model.complete(prompt, CompletionOptions(max_tokens=10)).text
+    assert tiny_model.complete(prompt, CompletionOptions(max_tokens=10, temperature=2.0, top_p=1e-9)).text == greedy
 
 
 def test_a_stop_that_spans_tokens_is_never_shown(tiny_model: LocalModel) -> None:
@@ -183,17 +183,22 @@ def test_prompt_and_answer_must_fit(tiny_model: LocalModel) -> None:
 def test_timings_add_up(tiny_folder: Path) -> None:
     model = LocalModel(tiny_folder, dtype="float32")
     prompt = ask(model, "word " * 200)
-    completion = None
+    completion, started, slept = None, time.perf_counter(), 0.0
     for delta in model.stream(prompt, CompletionOptions(max_tokens=6)):
-        time.sleep(0.05)  # a slow reader is not the model's time
         completion = delta.completion
+        if completion is None:
+            before = time.perf_counter()
+            time.sleep(0.1)
+            slept += time.perf_counter() - before
+    wall = time.perf_counter() - started
     assert completion is not None
     timings = completion.timings
     assert timings.load > 0
     assert timings.prefill > 0
     assert timings.first_token >= timings.load + timings.prefill
     assert timings.total == pytest.approx(timings.first_token + timings.decode)
-    assert timings.decode < 0.05 * 6
+    assert slept > 0
+    assert timings.total <= wall - slept, "a slow reader is not the model's time"
     assert model.complete(prompt, CompletionOptions(max_tokens=2)).timings.load == 0
 
 
