@@ -20,6 +20,7 @@ from ctxkit.text import Graphemes
 __all__ = ["Cutter", "Level", "Piece"]
 
 _CONTENT = re.compile(r"\S")
+_WIDE = 256  # characters
 _WIDEST_INDENT = 200
 _FIRST_RATIO = 3.0  # characters a token, until the first count tells
 _CAUTION = 0.95  # of the distance the last density promises: one guess in ten is too far, none is far too near
@@ -157,16 +158,24 @@ class Cutter:
         if block is not None:
             guess = block.start
         for level in self._levels:
-            low = max(after + 1, start + int((guess - start) * level.fill))
-            near = max(low, guess - (guess - low) // 4)  # the last place is wanted: look at the end first
-            for left, right in ((near, guess), (low, near - 1)):
-                if left > right:
-                    continue
-                for position in reversed(level.positions(self._text, left, right)):
-                    if self._may_cut(position):
-                        return position
+            low = start + int((guess - start) * level.fill)
+            if low <= after:
+                low = after + 1
+            position = self._last_cut(level, low, guess)
+            if position is not None:
+                return position
         position = self._floor(guess)
         return position if position > after else None
+
+    def _last_cut(self, level: Level, low: int, high: int) -> int | None:
+        """The last place in `[low, high]` where the level may cut. In a wide window, the end is looked at first."""
+        while low <= high:
+            left = high - (high - low) // 4 if high - low > _WIDE else low
+            for position in reversed(level.positions(self._text, left, high)):
+                if self._may_cut(position):
+                    return position
+            high = left - 1
+        return None
 
     def _cut_after(self, after: int) -> int:
         """The first place after `after` that may be cut at all."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import statistics
 import time
@@ -46,7 +47,8 @@ def run(data: Path, *, rounds: int = 5, growth_size: int = 400_000, sizes: Seque
     """Measure everything; a minute or two on two cores.
 
     Args:
-        rounds: how often each timing is repeated; the chunkers take turns, and the median counts.
+        rounds: how often each timing is repeated; the chunkers take turns, and the median counts. All run in one
+            thread, and timings are processor time, so that a busy machine does not decide.
         growth_size: characters of the shorter text of each shape.
         sizes: the maxima at which losslessness is checked.
     """
@@ -94,9 +96,9 @@ def _throughput(report: Report, book: Document, rounds: int) -> None:
     chunks: dict[str, int] = {}
     for _ in range(max(1, rounds)):
         for name, task in work.items():
-            start = time.perf_counter()
+            start = time.process_time()
             chunks[name] = task()
-            seconds[name].append(time.perf_counter() - start)
+            seconds[name].append(time.process_time() - start)
     for name in work:
         ratio = statistics.median(
             ours and peers / ours for peers, ours in zip(seconds["langchain"], seconds[name], strict=True)
@@ -128,19 +130,31 @@ def langchain_splitter(size: int) -> Any:
 
 
 def growth(chunker: Chunker, shape: Callable[[int], str], size: int, rounds: int = 5) -> float:
-    """`time(2 * size) / time(size)`: the ratio of the fastest of `rounds` runs, which alternate.
+    """`time(2 * size) / time(size)` in processor time: the ratio of the fastest of `rounds` runs, which alternate.
 
-    Of a deterministic computation the fastest run is the one that least was in the way of.
+    A computation without chance takes its own time and what the machine adds: the fastest run has the least of that.
+    The garbage collector waits meanwhile, as in `timeit`: what it adds depends on everything else that is alive.
     """
     short, long = (Document.from_text(shape(length), source="shape") for length in (size, 2 * size))
     best = {"short": float("inf"), "long": float("inf")}
     for _ in range(max(1, rounds)):
         for name, document in (("short", short), ("long", long)):
-            start = time.perf_counter()
-            for _chunk in chunker.chunk(document):
-                pass
-            best[name] = min(best[name], time.perf_counter() - start)
+            best[name] = min(best[name], _seconds(chunker, document))
     return best["long"] / best["short"]
+
+
+def _seconds(chunker: Chunker, document: Document) -> float:
+    collecting = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        start = time.process_time()
+        for _ in chunker.chunk(document):
+            pass
+        return time.process_time() - start
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _growth(report: Report, size: int, rounds: int) -> None:
