@@ -142,3 +142,34 @@ def test_decisions_are_numbered() -> None:
     for name in names:
         title = (ROOT / "docs" / "decisions" / name).read_text("utf-8").splitlines()[0]
         assert re.match(rf"# {name[:4]}: \S", title), f"{name} begins with {title!r}"
+
+
+def test_every_law_is_proved_by_tests_that_exist() -> None:
+    page = (ROOT / "docs" / "laws.md").read_text("utf-8")
+    laws = dict(re.findall(r"^## Law (\d+): .+?\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    assert list(map(int, laws)) == list(range(1, 13))
+    for number, body in laws.items():
+        named = re.findall(r"`(tests/[\w/.*]+)`", body)
+        assert f"tests/laws/test_law_{int(number):02}_*.py" in named, f"law {number} names no law test"
+        for pattern in named:
+            assert list(ROOT.glob(pattern)), f"law {number} names {pattern}, which is not there"
+
+
+def test_the_page_of_the_command_lists_every_command() -> None:
+    import typer.main
+
+    from ctxkit.cli.main import app
+
+    real: set[str] = set()
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        inner = getattr(command, "commands", None)
+        real |= {f"{name} {sub}" for sub in inner} if inner else {name}
+    page = (ROOT / "docs" / "cli.md").read_text("utf-8")
+    listed: set[str] = set()
+    table = page.partition("## Commands")[2].partition("## JSON keys")[0]
+    for row in re.findall(r"^\| (`ctxkit .+?) \|", table, re.MULTILINE):
+        first, *more = re.findall(r"`([^`]+)`", row)
+        words = first.removeprefix("ctxkit ").split()
+        group = bool(more) or f"{words[0]} {words[-1]}" in real
+        listed |= {f"{words[0]} {sub}" for sub in [words[1], *more]} if group else {words[0]}
+    assert listed == real
