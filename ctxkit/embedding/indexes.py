@@ -24,6 +24,9 @@ Vectors = NDArray[np.float32]
 _DECIMALS = 6
 """Scores are rounded: the last bits of a float32 sum differ between libraries, and a tie must be a tie."""
 
+_FEW = 8
+"""Fewer keys than this part of the index are scored one by one instead of searched for."""
+
 
 def open_index(dimension: int) -> FaissIndex | FlatIndex:
     """A `FaissIndex`, or a `FlatIndex` where faiss is not installed."""
@@ -69,13 +72,20 @@ class _Index:
     def search(self, vector: Vectors, k: int, *, keys: Keys | None = None) -> tuple[Keys, Vectors]:
         """The `k` keys of the highest inner product with `vector`, best first, ties by key; and their scores.
 
-        With `keys`, only these are looked at. Fewer come back when there are fewer. Linear in the size of the index.
+        With `keys`, only these are looked at. Fewer come back when there are fewer. Linear in the size of the index,
+        or in the number of `keys` and a logarithmic look-up of each where they are few.
         """
         if k < 1:
             raise ConfigError(f"k is {k}", remedy="Ask for at least one neighbour.")
         wanted = np.ascontiguousarray(vector, dtype=np.float32).reshape(-1)
         if len(wanted) != self.dimension:
             raise ConfigError(f"the vector has {len(wanted)} components and the index {self.dimension}")
+        if keys is not None:
+            keys = np.intersect1d(keys, self.keys())
+            if len(keys) * _FEW <= len(self) or len(keys) <= k:
+                scores = np.round(self.vectors(keys) @ wanted, _DECIMALS)
+                order = np.lexsort((keys, -scores))[:k]
+                return keys[order], scores[order]
         total = len(self) if keys is None else len(keys)
         # A tie that reaches over the edge is fetched whole, so that the key decides it and not the order of adding.
         reach = min(total, k + 8)
@@ -166,9 +176,12 @@ class FaissIndex(_Index):
         super().__init__(dimension)
         self._faiss = require("faiss", extra="local", subject="FaissIndex")
         self._index: Any = self._faiss.IndexIDMap2(self._faiss.IndexFlatIP(dimension))
+        self._sorted: Keys | None = _NO_KEYS
 
     def keys(self) -> Keys:
-        return np.sort(self._faiss.vector_to_array(self._index.id_map)).astype(np.int64)
+        if self._sorted is None:
+            self._sorted = np.sort(self._faiss.vector_to_array(self._index.id_map)).astype(np.int64)
+        return self._sorted
 
     def __len__(self) -> int:
         return int(self._index.ntotal)
@@ -184,16 +197,25 @@ class FaissIndex(_Index):
     def remove(self, keys: Keys) -> None:
         if len(keys) and len(self):
             self._index.remove_ids(np.ascontiguousarray(keys, dtype=np.int64))
+            self._sorted = None
 
     def _add(self, keys: Keys, vectors: Vectors) -> None:
         self._index.add_with_ids(vectors, keys)
+        self._sorted = None
 
     def _search(self, vector: Vectors, k: int, keys: Keys | None) -> tuple[Keys, Vectors]:
         parameters = None
         if keys is not None:
             selector = self._faiss.IDSelectorBatch(np.ascontiguousarray(keys, dtype=np.int64))
             parameters = self._faiss.SearchParameters(sel=selector)
-        scores, found = self._index.search(vector[None, :], k, params=parameters)
+        # faiss shares out queries, not vectors: for one query its other threads would only wait. The number of threads
+        # belongs to the calling thread, so nobody else notices.
+        threads = self._faiss.omp_get_max_threads()
+        self._faiss.omp_set_num_threads(1)
+        try:
+            scores, found = self._index.search(vector[None, :], k, params=parameters)
+        finally:
+            self._faiss.omp_set_num_threads(threads)
         there = found[0] >= 0
         return found[0][there], scores[0][there]
 

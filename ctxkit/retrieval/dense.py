@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -97,6 +98,10 @@ class Dense:
     def index(self) -> DenseIndex:
         """The index beside SQLite."""
         return DenseIndex(self.store, self.embedder.fingerprint, self.embedder.dimension)
+
+    def current(self) -> AbstractContextManager[None]:
+        """Holds the index still for several searches; PostgreSQL has none to hold."""
+        return nullcontext() if self.store.kind == "postgresql" else self.index.current()
 
     def rank(self, query: Query, k: int, *, keys: Keys | None = None) -> tuple[Keys, Scores]:
         """Keys and cosines of the nearest `k` chunks, among these keys where some are given."""

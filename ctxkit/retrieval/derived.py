@@ -49,6 +49,7 @@ class DerivedIndex(ABC):
         self.path = index_path(store, kind, recipe)
         self._header = {"kind": kind, "recipe": recipe, "store": store.id, "tenant": store.tenant}
         self._lock = threading.RLock()
+        self._holders = 0
         self._revision: int | None = None
         self._known: Keys = np.zeros(0, dtype=np.int64)
         self._unsaved = 0
@@ -75,10 +76,18 @@ class DerivedIndex(ABC):
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Holds the index still, as of now: every change of the store that was committed before is in it."""
+        """Holds the index still, as of now: every change of the store that was committed before is in it.
+
+        Nested, it asks the store once, so that several searches for one answer see one state.
+        """
         with self._lock:
-            self._follow()
-            yield
+            if self._holders == 0:
+                self._follow()
+            self._holders += 1
+            try:
+                yield
+            finally:
+                self._holders -= 1
 
     def _follow(self) -> None:
         # The revision is read before the keys: a change in between is seen twice, never missed.

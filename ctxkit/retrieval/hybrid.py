@@ -121,19 +121,19 @@ class Hybrid:
     def rank(self, query: Query, depth: int) -> tuple[Keys, dict[str, Scores]]:
         """Keys of everything that a signal found among its best `depth`, best first, and their scores by signal."""
         allowed = self.store.documents.matching_keys(query.filters)
-        keys, lexical = self.lexical.rank(query, depth, keys=allowed)
         if self.dense is None:
+            keys, lexical = self.lexical.rank(query, depth, keys=allowed)
             return self._ordered(keys, [lexical])
         vector = self.dense.embedder.embed([query.text])[0]
-        near, dense = self.dense.nearest(vector, depth, keys=allowed)
-        if missing := set(near.tolist()) - set(keys.tolist()):
-            more = np.array(sorted(missing), dtype=np.int64)
-            found, scores = self.lexical.rank(query, len(more), keys=more)
-            keys, lexical = np.concatenate([keys, found]), np.concatenate([lexical, scores])
-        if missing := set(keys.tolist()) - set(near.tolist()):
-            more = np.array(sorted(missing), dtype=np.int64)
-            found, scores = self.dense.nearest(vector, len(more), keys=more)
-            near, dense = np.concatenate([near, found]), np.concatenate([dense, scores])
+        with self.dense.current(), self.lexical.index.current():
+            near, dense = self.dense.nearest(vector, depth, keys=allowed)
+            keys, lexical = self.lexical.rank(query, depth, keys=allowed)
+            if len(more := np.setdiff1d(near, keys)):
+                found, scores = self.lexical.rank(query, len(more), keys=more)
+                keys, lexical = np.concatenate([keys, found]), np.concatenate([lexical, scores])
+            if len(more := np.setdiff1d(keys, near)):
+                found, scores = self.dense.nearest(vector, len(more), keys=more)
+                near, dense = np.concatenate([near, found]), np.concatenate([dense, scores])
         union = np.union1d(keys, near)
         return self._ordered(union, [_aligned(union, near, dense), _aligned(union, keys, lexical)])
 
