@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from ctxkit.messages import Message
 from ctxkit.models import ChatTemplateCounter, OpenAIChatCounter
+from ctxkit.protocols import ChatCounter
 from ctxkit.tokens import get_counter
 
 _CHATML = (
@@ -21,7 +24,8 @@ _CORPUS = [
 ]
 
 
-def tiny_counter(folder: Path) -> ChatTemplateCounter:
+@cache
+def tiny_counter() -> ChatTemplateCounter:
     """A chat template's counter over a byte-level tokenizer of 400 pieces."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -33,11 +37,22 @@ def tiny_counter(folder: Path) -> ChatTemplateCounter:
     )
     tokenizer.train_from_iterator(_CORPUS, trainer)
     tokenizer.add_special_tokens([AddedToken(text, special=True) for text in ("<|im_start|>", "<|im_end|>")])
-    tokenizer.save(str(folder / "tokenizer.json"))
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>"}
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
-    (folder / "chat_template.jinja").write_text(_CHATML, encoding="utf-8")
-    return ChatTemplateCounter(folder)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        tokenizer.save(str(folder / "tokenizer.json"))
+        settings = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>"}
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+        return ChatTemplateCounter(folder, chat_template=_CHATML)
+
+
+@cache
+def openai_counter() -> OpenAIChatCounter:
+    return OpenAIChatCounter("gpt-4o")
+
+
+def counter_of(local: bool) -> ChatCounter:
+    """A chat template's counter, which encodes each part by itself; or OpenAI's, which joins a message's parts."""
+    return tiny_counter() if local else openai_counter()
 
 
 def joined_ids(messages: Sequence[Message]) -> list[int]:
@@ -45,7 +60,7 @@ def joined_ids(messages: Sequence[Message]) -> list[int]:
 
     Calls and their results have no documented ids: as many stand for them as the chat counter counts.
     """
-    counter, chat = get_counter("o200k_base"), OpenAIChatCounter("gpt-4o")
+    counter, chat = get_counter("o200k_base"), openai_counter()
     ids: list[int] = []
     for message in messages:
         own = [-1, -2, -3, *counter.encode(message.role)]

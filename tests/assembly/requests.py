@@ -15,6 +15,7 @@ from ctxkit.messages import Message, ToolCall
 from ctxkit.prompts import Budget, Prompt, Section
 from ctxkit.protocols import ChatCounter
 from ctxkit.templates import DEFAULT_TEMPLATE, Template
+from tests.assembly.counters import counter_of
 from tests.strategies import texts
 
 TEMPLATES = [
@@ -75,6 +76,12 @@ class Request:
     window: TailWindow
     called: bool
     """Whether the candidates are handed over by a function, as retrieval does."""
+    local: bool
+    """Whether a local model's counter counts."""
+
+    @property
+    def counter(self) -> ChatCounter:
+        return counter_of(self.local)
 
     def assemble(self, counter: ChatCounter, **changes: Any) -> Prompt:
         request = replace(self, **changes)
@@ -172,4 +179,5 @@ def requests(draw: st.DrawFn) -> Request:
             st.sampled_from([TailWindow(), TailWindow(max_messages=2), TailWindow(high_water=60, low_water=30)])
         ),
         called=draw(st.booleans()),
+        local=draw(st.booleans()),
     )

@@ -8,24 +8,23 @@ from hypothesis import event, given
 from ctxkit.documents import Span, subtract_spans
 from ctxkit.errors import BudgetError
 from ctxkit.messages import Message
-from ctxkit.models import ChatTemplateCounter, OpenAIChatCounter
 from ctxkit.prompts import Budget, Prompt
 from ctxkit.protocols import ChatCounter
-from tests.assembly.conftest import counter, local_counter  # noqa: F401  (fixtures)
-from tests.assembly.counters import joined_ids
+from tests.assembly.counters import counter_of, joined_ids, openai_counter, tiny_counter
 from tests.assembly.requests import Request, requests
 
 
-def _mandatory(request: Request, counter: ChatCounter) -> Prompt:  # noqa: F811
+def _mandatory(request: Request, counter: ChatCounter) -> Prompt:
     """The prompt without history and context, in a window that everything fits into."""
     return request.assemble(counter, budget=Budget(10_000_000), history=(), candidates=())
 
 
-@given(requests())
+@pytest.mark.parametrize("local", [False, True], ids=["openai", "local"])
+@given(request_=requests())
 def test_never_over_and_budget_error_exactly_when_the_mandatory_parts_do_not_fit(
-    counter: ChatCounter,  # noqa: F811
-    request_: Request,
+    local: bool, request_: Request
 ) -> None:
+    counter = counter_of(local)
     mandatory = _mandatory(request_, counter)
     needed = counter.count_prompt(mandatory.turns, request_.tools)
     question = sum(segment.token_count for segment in mandatory.segments if segment.section == "question")
@@ -81,25 +80,23 @@ def _caps_hold(request: Request, prompt: Prompt, room: int) -> None:
 @given(requests())
 def test_the_openai_count_is_the_encoding_of_the_whole_content(request_: Request) -> None:
     """Counted once more from scratch, each message's content as the one text that the provider sees."""
-    prompt = request_.assemble(OpenAIChatCounter("gpt-4o"), tools=(), budget=Budget(4_000))
+    prompt = request_.assemble(openai_counter(), tools=(), budget=Budget(4_000))
     if any(turn.tool_calls or turn.tool_call_id for turn in prompt.turns):
-        prompt = request_.assemble(OpenAIChatCounter("gpt-4o"), tools=(), budget=Budget(4_000), history=())
+        prompt = request_.assemble(openai_counter(), tools=(), budget=Budget(4_000), history=())
     assert prompt.token_count == len(joined_ids([Message(turn.role, turn.text) for turn in prompt.turns])) + 3
 
 
 @given(requests())
-def test_the_local_count_is_the_ids_that_are_fed(
-    local_counter: ChatTemplateCounter,  # noqa: F811
-    request_: Request,
-) -> None:
+def test_the_local_count_is_the_ids_that_are_fed(request_: Request) -> None:
+    local_counter = tiny_counter()
     prompt = request_.assemble(local_counter, budget=Budget(8_000))
     assert prompt.token_count == len(local_counter.encode_prompt(prompt.turns, request_.tools))
 
 
 @given(requests())
-def test_what_fits_whole_is_kept_whole(counter: ChatCounter, request_: Request) -> None:  # noqa: F811
+def test_what_fits_whole_is_kept_whole(request_: Request) -> None:
     """In a window that is large enough, only what has no text or repeats another text stays out."""
-    prompt = request_.assemble(counter, budget=Budget(1_000_000), window=type(request_.window)())
+    prompt = request_.assemble(request_.counter, budget=Budget(1_000_000), window=type(request_.window)())
     has_place = "context" in request_.template.variables
     allowed = ("repeats", "blank", "empty", "compression left nothing", "in the prompt already", "no place for context")
     for item in prompt.dropped:

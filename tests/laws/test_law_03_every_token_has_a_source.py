@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from ctxkit.documents import GAP, Span, intersect_spans, total_length
 from ctxkit.prompts import Budget, Prompt, Segment
 from ctxkit.protocols import ChatCounter
-from tests.assembly.conftest import counter  # noqa: F401  (a fixture)
 from tests.assembly.requests import Request, requests
 
 FENCED = re.compile(
@@ -25,7 +24,8 @@ def _contexts(prompt: Prompt) -> list[Segment]:
 
 
 @given(requests(), st.integers(0, 4_000))
-def test_the_segments_are_the_messages(counter: ChatCounter, request_: Request, extra: int) -> None:  # noqa: F811
+def test_the_segments_are_the_messages(request_: Request, extra: int) -> None:
+    counter = request_.counter
     prompt = request_.assemble(counter, budget=_enough(request_, counter, extra))
     for index, turn in enumerate(prompt.turns):
         own = [segment for segment in prompt.segments if segment.message == index]
@@ -36,7 +36,8 @@ def test_the_segments_are_the_messages(counter: ChatCounter, request_: Request, 
 
 
 @given(requests(), st.integers(0, 4_000))
-def test_context_is_document_text(counter: ChatCounter, request_: Request, extra: int) -> None:  # noqa: F811
+def test_context_is_document_text(request_: Request, extra: int) -> None:
+    counter = request_.counter
     prompt = request_.assemble(counter, budget=_enough(request_, counter, extra))
     for segment in _contexts(prompt):
         assert (segment.section, segment.trust) == ("context", "untrusted")
@@ -64,7 +65,8 @@ def test_context_is_document_text(counter: ChatCounter, request_: Request, extra
 
 
 @given(requests(), st.data())
-def test_any_piece_of_context_can_be_located(counter: ChatCounter, request_: Request, data: st.DataObject) -> None:  # noqa: F811
+def test_any_piece_of_context_can_be_located(request_: Request, data: st.DataObject) -> None:
+    counter = request_.counter
     prompt = request_.assemble(counter, budget=Budget(20_000))
     for segment in _contexts(prompt):
         ends = data.draw(st.tuples(st.integers(0, len(segment.text)), st.integers(0, len(segment.text))))
@@ -85,7 +87,8 @@ def _without_gaps(segment: Segment, start: int, end: int) -> str:
 
 
 @given(requests(), st.integers(0, 4_000))
-def test_every_segment_names_where_it_is_from(counter: ChatCounter, request_: Request, extra: int) -> None:  # noqa: F811
+def test_every_segment_names_where_it_is_from(request_: Request, extra: int) -> None:
+    counter = request_.counter
     prompt = request_.assemble(counter, budget=_enough(request_, counter, extra))
     past = {message.id: message for message in request_.history}
     for segment in prompt.segments:
@@ -108,8 +111,9 @@ def test_every_segment_names_where_it_is_from(counter: ChatCounter, request_: Re
 
 
 @given(requests())
-def test_no_document_can_end_its_fence(counter: ChatCounter, request_: Request) -> None:  # noqa: F811
+def test_no_document_can_end_its_fence(request_: Request) -> None:
     """Read back by its fences, the context gives each document's text whole, numbered from 1."""
+    counter = request_.counter
     prompt = request_.assemble(counter, budget=Budget(20_000))
     context = "".join(segment.text for segment in prompt.segments if segment.section == "context")
     contexts = _contexts(prompt)
@@ -132,7 +136,7 @@ def test_no_document_can_end_its_fence(counter: ChatCounter, request_: Request) 
     assert position == len(context)
 
 
-def _enough(request: Request, counter: ChatCounter, extra: int) -> Budget:  # noqa: F811
+def _enough(request: Request, counter: ChatCounter, extra: int) -> Budget:
     """A budget in which the mandatory parts fit, and `extra` tokens more."""
     bare = request.assemble(counter, budget=Budget(10_000_000), history=(), candidates=())
     return Budget(bare.token_count + extra)

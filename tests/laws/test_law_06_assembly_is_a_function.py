@@ -14,11 +14,10 @@ from ctxkit.models import OpenAIChatCounter
 from ctxkit.prompts import Budget, Prompt
 from ctxkit.protocols import ChatCounter
 from ctxkit.templates import Template
-from tests.assembly.conftest import counter  # noqa: F401  (a fixture)
 from tests.assembly.requests import Request, requests
 
 
-def _prompt(request: Request, counter: ChatCounter) -> Prompt:  # noqa: F811
+def _prompt(request: Request, counter: ChatCounter) -> Prompt:
     try:
         return request.assemble(counter)
     except BudgetError:
@@ -30,7 +29,8 @@ def _bytes(prompt: Prompt) -> bytes:
 
 
 @given(requests())
-def test_twice_the_same_is_the_same(counter: ChatCounter, request_: Request) -> None:  # noqa: F811
+def test_twice_the_same_is_the_same(request_: Request) -> None:
+    counter = request_.counter
     budget_holds = request_.budget.section("question").max is None
     assume(budget_holds)
     before = copy.deepcopy((request_.payload, request_.history, request_.candidates, request_.tools))
@@ -53,10 +53,10 @@ def test_a_fresh_counter_changes_nothing(request_: Request) -> None:
 
 @given(requests(), st.permutations(["tone", "place", "name"]))
 def test_the_order_of_the_payload_does_not_matter(
-    counter: ChatCounter,  # noqa: F811
     request_: Request,
     order: list[str],
 ) -> None:
+    counter = request_.counter
     template = Template.parse("{{tone}} {{place}} {{name}} {{context}} {{question}}")
     payload = {"tone": "mild {{name}}", "place": "{{tone}}", "name": request_.query.text}
     turned = {name: payload[name] for name in order}
@@ -68,7 +68,8 @@ def test_the_order_of_the_payload_does_not_matter(
 
 
 @given(requests())
-def test_whatever_goes_in_is_in_the_fingerprint(counter: ChatCounter, request_: Request) -> None:  # noqa: F811
+def test_whatever_goes_in_is_in_the_fingerprint(request_: Request) -> None:
+    counter = request_.counter
     large = replace(request_, budget=Budget(50_000))
     prompt = large.assemble(counter)
     assert prompt.hashes["template"] == request_.template.hash

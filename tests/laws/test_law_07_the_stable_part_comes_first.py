@@ -12,12 +12,9 @@ from hypothesis import strategies as st
 from ctxkit.documents import Query
 from ctxkit.history import TailWindow
 from ctxkit.messages import Message
-from ctxkit.models import ChatTemplateCounter, OpenAIChatCounter
 from ctxkit.prompts import Budget, Prompt
-from ctxkit.protocols import ChatCounter
 from ctxkit.templates import DEFAULT_TEMPLATE
-from tests.assembly.conftest import counter, local_counter  # noqa: F401  (fixtures)
-from tests.assembly.counters import joined_ids
+from tests.assembly.counters import joined_ids, openai_counter, tiny_counter
 from tests.assembly.requests import Request, requests
 from tests.strategies import texts
 
@@ -51,13 +48,11 @@ def _stable_text(prompt: Prompt, following: Prompt) -> int:
     )
 
 
-@given(requests(), answers, texts.filter(str.strip), st.booleans())
+@given(requests(), answers, texts.filter(str.strip))
 def test_the_prefix_of_a_turn_is_the_prefix_of_the_next(
-    local_counter: ChatTemplateCounter,  # noqa: F811
     request_: Request,
     answer: str,
     question: str,
-    local: bool,
 ) -> None:
     dialogue = replace(
         request_,
@@ -66,13 +61,11 @@ def test_the_prefix_of_a_turn_is_the_prefix_of_the_next(
         window=TailWindow(),
         tools=(),
     )
-    counter = local_counter if local else OpenAIChatCounter("gpt-4o")  # noqa: F811
+    counter = request_.counter
     prompt = dialogue.assemble(counter)
     following = _next(dialogue, answer, question).assemble(counter, candidates=request_.candidates[::-1])
-    if local:
-        shared = _shared(local_counter.encode_prompt(prompt.turns), local_counter.encode_prompt(following.turns))
-    else:
-        shared = _shared(joined_ids(prompt.turns), joined_ids(following.turns))
+    ids = tiny_counter().encode_prompt if request_.local else joined_ids
+    shared = _shared(ids(prompt.turns), ids(following.turns))
     assert 0 <= prompt.stable_prefix_tokens <= shared
     assert prompt.stable_prefix_tokens <= prompt.token_count
     event("some stable" if prompt.stable_prefix_tokens else "nothing stable")
@@ -80,11 +73,11 @@ def test_the_prefix_of_a_turn_is_the_prefix_of_the_next(
 
 @given(requests(), answers, texts.filter(str.strip))
 def test_the_default_template_repeats_its_text_and_the_whole_dialogue(
-    counter: ChatCounter,  # noqa: F811
     request_: Request,
     answer: str,
     question: str,
 ) -> None:
+    counter = request_.counter
     dialogue = replace(
         request_,
         template=DEFAULT_TEMPLATE,
@@ -110,7 +103,7 @@ def test_the_cut_of_a_long_dialogue_does_not_move_with_the_question(
     turns: list[str], size: int, data: st.DataObject
 ) -> None:
     """The same dialogue and another question of a few tokens more: most often the same history, always a prefix."""
-    counter = OpenAIChatCounter("gpt-4o")  # noqa: F811
+    counter = openai_counter()
     history = [Message("user" if at % 2 == 0 else "assistant", text, id=f"m{at}") for at, text in enumerate(turns)]
     request = data.draw(requests())
     request = replace(
