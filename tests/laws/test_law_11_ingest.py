@@ -42,7 +42,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def start(url: str, folder: Path) -> subprocess.Popen[str]:
     child = subprocess.Popen([sys.executable, "-c", CHILD, url, str(folder)], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
-    assert child.stdout.readline() == "started\n"
+    with child.stdout as output:
+        assert output.readline() == "started\n"
     return child
 
 
@@ -90,8 +91,9 @@ def test_an_ingest_killed_at_any_moment_is_completed_by_the_next(new_store_url, 
         with ContextEngine.open(url, embedder="hash") as engine:
             report = engine.ingest(folder)
             assert not report.failed
-            assert report.unchanged == done, "what was finished is not done again"
-            assert report.added == FILES - done
+            # A commit that the killed process had sent may still land between the two looks at the store.
+            assert done <= report.unchanged <= done + 1, "what was finished is not done again"
+            assert report.unchanged + report.added == FILES
             assert whole_documents(engine.store) == FILES
             assert sorted((info.source, info.chunk_count) for info in engine.store.documents.list()) == expected
     assert interrupted >= KILLS // 4, "the kills hardly ever hit the middle of the work; the test shows nothing"
