@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ctxkit.compression.choosing import BLANKS, Choice, GapCosts
-from ctxkit.compression.relevance import fuse, lexical_scores, semantic_scores
+from ctxkit.compression.relevance import combine, lexical_scores, semantic_scores
 from ctxkit.compression.units import split
 from ctxkit.documents import Candidate, Query
 from ctxkit.errors import ConfigError
@@ -36,11 +35,11 @@ class _Place(NamedTuple):
 class SentenceCompressor:
     """Chooses among the sentences of all candidates those that matter to the question, until the target is full.
 
-    Relevance is the reciprocal rank fusion of BM25 over the sentences and, with an embedder, their cosine to the
-    question, each sentence read under its document's title (`metadata["title"]`) and headings. Nothing is rewritten: a
-    candidate comes back with `kept`, the document spans of its sentences, and its text marks each gap. Table rows bring
-    their table's header; headings come with what stands under them while there is room. What fits already is not
-    touched. The order of the candidates stays.
+    Relevance is BM25 over the sentences and, with an embedder, their cosine to the question, each scaled to [0, 1], and
+    a share of the best sentence of the same candidate. Each sentence is read under its document's title
+    (`metadata["title"]`) and headings. Nothing is rewritten: a candidate comes back with `kept`, the document spans of
+    its sentences, and its text marks each gap. Table rows bring their table's header; headings come with what stands
+    under them while there is room. What fits already is not touched. The order of the candidates stays.
 
     Each candidate keeps at least its best sentence while the target allows it, the best candidates first; those that
     would get nothing are left out of the result. If not even one sentence fits, everything comes back uncompressed:
@@ -117,7 +116,11 @@ class SentenceCompressor:
             if choice.only_headings or not (unit.header or unit.heading)
         ]
         texts = [_in_context(choices[place.candidate], place.unit) for place in places]
-        scores = self._scores(query.text, texts)
+        signals = [lexical_scores(query.text, texts)]
+        if self.embedder is not None and texts:
+            signals.append(semantic_scores(query.text, texts, self.embedder, batch_size=self.batch_size))
+        # Rounded, so that equal sentences stay equal whatever order they were added up in.
+        scores = np.round(combine(signals, [place.candidate for place in places]), 9)
 
         def key(item: tuple[_Place, float]) -> tuple[float, float, str, int]:
             place, score = item
@@ -125,14 +128,6 @@ class SentenceCompressor:
             return (-score, -candidate.score, candidate.chunk.id, place.unit)
 
         return [place for place, _ in sorted(zip(places, scores.tolist(), strict=True), key=key)]
-
-    def _scores(self, question: str, texts: Sequence[str]) -> NDArray[np.float64]:
-        if not texts:
-            return np.zeros(0)
-        lexical = lexical_scores(question, texts)
-        if self.embedder is None:
-            return lexical
-        return fuse(lexical, semantic_scores(question, texts, self.embedder, batch_size=self.batch_size))
 
 
 def _in_context(choice: Choice, position: int) -> str:

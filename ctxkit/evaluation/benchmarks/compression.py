@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctxkit.compression import SentenceCompressor
-from ctxkit.compression.relevance import fuse, lexical_scores
+from ctxkit.compression.relevance import lexical_scores
 from ctxkit.documents import Candidate, Chunk, Document, Query, Span, subtract_spans
 from ctxkit.errors import ConfigError
 from ctxkit.evaluation.report import Bar, Report
@@ -74,9 +74,6 @@ def run(data: Path, *, limit: int | None = None, embedder: Embedder | None = Non
         "ctxkit, words alone": _ours(embedder=None, drop=True),
         "MiniLM alone": _ranked(lambda question, texts: _cosines(remembering, question, texts)),
         "BM25 alone": _ranked(lexical_scores),
-        "MiniLM and BM25 by rank": _ranked(
-            lambda question, texts: fuse(lexical_scores(question, texts), _cosines(remembering, question, texts))
-        ),
         "first sentences": _ranked(lambda question, texts: np.zeros(len(texts))),
     }
     report = Report("compression", f"HotpotQA, {len(asked)} questions, gold sentences kept; o200k_base")
