@@ -194,7 +194,9 @@ class Prompt:
         fences = [segment for segment in self.segments if segment.is_fence]
         for segment in self.segments:
             if not segment.is_fence:
-                rows.append((segment.section, segment.role, f"{segment.token_count:,}", segment.trust, _origin(segment)))
+                rows.append(
+                    (segment.section, segment.role, f"{segment.token_count:,}", segment.trust, _origin(segment))
+                )
         if fences:
             tokens = sum(segment.token_count for segment in fences)
             rows.append(("context", fences[0].role, f"{tokens:,}", "trusted", "the fences around the documents"))
