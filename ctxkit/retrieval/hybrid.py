@@ -42,8 +42,8 @@ class Hybrid:
     Both signals give their best `depth` chunks; each chunk that only one of them gave is then scored by the other too,
     so the fusion sees both scores of all. A candidate's scores are `dense` (cosine) and `lexical` (the part of the most
     BM25 that a text could have for this question), which compare between questions, and `final` (fused), which orders
-    the candidates of one question. Copies of a text are dropped; overlapping and touching chunks of one document are
-    one candidate. Ties go by key while searching, by document and place at the end.
+    the candidates of one question. Overlapping chunks of one document are one candidate, and copies of a text are
+    dropped, so that a character comes once. Ties go by key while searching, by document and place at the end.
 
     Args:
         store: whose chunks.
@@ -51,8 +51,9 @@ class Hybrid:
         fusion: from `ctxkit.retrieval.fusion`, or your own; `functools.partial(reciprocal_rank, constant=10)` too.
         weights: of `dense` and `lexical`; only their ratio matters.
         depth: how many chunks each signal gives at least; four for each candidate asked for, if that is more.
-        join: whether copies are dropped and neighbours joined.
-        max_joined_tokens: of a chunk joined from touching ones; overlapping ones are joined in any case.
+        join: whether overlapping chunks are joined and copies dropped.
+        max_joined_tokens: chunks that only touch are joined up to so many tokens. 0, the default, joins none: a weak
+            neighbour that rides on a strong chunk's score costs more than it brings (`docs/decisions/0003-fusion.md`).
         counter: counts joined chunks; without one their tokens are estimated from their parts'.
         bm25: k1 and b of the lexical signal.
         analyzer: turns texts into terms; choose the stemmer's language here.
@@ -74,7 +75,7 @@ class Hybrid:
     weights: Mapping[str, float] = field(default_factory=lambda: dict(_EQUAL))
     depth: int = 100
     join: bool = True
-    max_joined_tokens: int | None = 1_024
+    max_joined_tokens: int | None = 0
     counter: TokenCounter | None = None
     bm25: BM25 = field(default_factory=BM25)
     analyzer: Analyzer = field(default_factory=Analyzer)
@@ -84,8 +85,8 @@ class Hybrid:
     def __post_init__(self) -> None:
         if self.depth < 1:
             raise ConfigError(f"depth is {self.depth}", remedy="Each signal must give at least one chunk.")
-        if self.max_joined_tokens is not None and self.max_joined_tokens < 1:
-            raise ConfigError(f"max_joined_tokens is {self.max_joined_tokens}", remedy="Need one token, or None.")
+        if self.max_joined_tokens is not None and self.max_joined_tokens < 0:
+            raise ConfigError(f"max_joined_tokens is {self.max_joined_tokens}", remedy="Use 0 or more, or None.")
         if unknown := set(self.weights) - set(_EQUAL):
             raise ConfigError(f"there is no signal {sorted(unknown)}", remedy=f"Signals: {', '.join(_EQUAL)}.")
         self.lexical = Lexical(self.store, weights=self.bm25, analyzer=self.analyzer)

@@ -30,7 +30,7 @@ def merge_neighbours(
     while the result has at most `max_tokens`. Candidates that nothing joins come back as they are.
 
     Args:
-        max_tokens: of a chunk joined from touching ones; None for no limit.
+        max_tokens: of a chunk joined from touching ones; None for no limit, 0 joins only what overlaps.
         counter: counts the joined text; without one its tokens are the sum of its parts', less what they share in
             proportion to its length, rounded up.
         text_of: gives the text of a document by id, "" where it is gone. With it, chunks that have nothing but a
@@ -39,8 +39,8 @@ def merge_neighbours(
 
     O(n log n) in the number of candidates, linear in their text.
     """
-    if max_tokens is not None and max_tokens < 1:
-        raise ConfigError(f"max_tokens is {max_tokens}", remedy="Need at least one token, or None.")
+    if max_tokens is not None and max_tokens < 0:
+        raise ConfigError(f"max_tokens is {max_tokens}", remedy="Use 0 or more, or None.")
     by_document: dict[str, list[Candidate]] = {}
     for candidate in candidates:
         by_document.setdefault(candidate.chunk.document_id, []).append(candidate)

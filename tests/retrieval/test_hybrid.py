@@ -97,11 +97,14 @@ def test_neighbours_are_one_candidate_and_the_list_is_filled_up(store: Store) ->
         embedder=EMBEDDER,
     )
     fill(store, ["Keys are old.", "Keys are new.", "Keys   are new."], embedder=EMBEDDER)
-    found = Hybrid(store, EMBEDDER).retrieve(Query("keys rotate"), 4)
+    found = Hybrid(store, EMBEDDER, max_joined_tokens=1_000).retrieve(Query("keys rotate"), 4)
     assert sorted(each.chunk.document_id for each in found) == ["d0", "d1", "long", "sliding"]
     assert {each.text for each in found if each.chunk.document_id == "long"} == {text}
     apart = Hybrid(store, EMBEDDER, join=False).retrieve(Query("keys rotate"), 20)
     assert len(apart) == 15
+    overlapping = Hybrid(store, EMBEDDER).retrieve(Query("keys rotate"), 20)
+    assert sorted(each.chunk.document_id for each in overlapping) == ["d0", "d1", "long", "sliding"]
+    assert {each.text for each in overlapping if each.chunk.document_id == "long"} == {"Keys rotate. "}
     small = Hybrid(store, EMBEDDER, max_joined_tokens=4).retrieve(Query("keys rotate"), 20)
     assert max(each.chunk.token_count for each in small if each.chunk.document_id == "long") <= 4
 
@@ -110,7 +113,7 @@ def test_chunks_with_a_blank_line_between_them_are_neighbours(store: Store) -> N
     text = "Keys rotate.\n\nOld keys stay.\n\nNew keys come."
     spans = [Span(0, 12), Span(14, 28), Span(30, 44)]
     put_spans(store, Document(id="d", text=text, source="d.md"), spans, embedder=EMBEDDER)
-    (whole,) = Hybrid(store, EMBEDDER).retrieve(Query("keys"), 5)
+    (whole,) = Hybrid(store, EMBEDDER, max_joined_tokens=None).retrieve(Query("keys"), 5)
     assert whole.text == text
 
 
@@ -159,7 +162,7 @@ def test_wrong_parameters_are_named_when_it_is_made(memory: Store) -> None:
         {"weights": {"dense": -1.0, "lexical": 1.0}},
         {"weights": {"dense": 0.0, "lexical": 0.0}},
         {"weights": {"graph": 1.0}},
-        {"max_joined_tokens": 0},
+        {"max_joined_tokens": -1},
         {"fusion": partial(reciprocal_rank, constant=-1)},
     ):
         with pytest.raises(ConfigError):

@@ -43,7 +43,7 @@ def pools(draw: st.DrawFn) -> tuple[dict[str, Document], list[Candidate]]:
     return documents, sorted(found.values(), key=lambda candidate: -candidate.score)
 
 
-@given(pools(), st.one_of(st.none(), st.integers(1, 80)))
+@given(pools(), st.one_of(st.none(), st.integers(0, 80)))
 def test_a_joined_chunk_is_still_a_piece_of_its_document(
     pool: tuple[dict[str, Document], list[Candidate]], limit: int | None
 ) -> None:
@@ -52,7 +52,7 @@ def test_a_joined_chunk_is_still_a_piece_of_its_document(
         assert candidate.chunk.text == candidate.chunk.span.slice(documents[candidate.chunk.document_id].text)
 
 
-@given(pools(), st.one_of(st.none(), st.integers(1, 80)))
+@given(pools(), st.one_of(st.none(), st.integers(0, 80)))
 def test_every_character_once_and_none_more(
     pool: tuple[dict[str, Document], list[Candidate]], limit: int | None
 ) -> None:
@@ -77,7 +77,7 @@ def test_without_a_limit_nothing_touches_and_joining_again_changes_nothing(
     assert merge_neighbours(joined) == joined
 
 
-@given(pools(), st.one_of(st.none(), st.integers(1, 80)), st.randoms())
+@given(pools(), st.one_of(st.none(), st.integers(0, 80)), st.randoms())
 def test_the_order_of_candidates_does_not_matter(
     pool: tuple[dict[str, Document], list[Candidate]], limit: int | None, random: object
 ) -> None:
@@ -87,7 +87,7 @@ def test_the_order_of_candidates_does_not_matter(
     assert merge_neighbours(mixed, max_tokens=limit) == merge_neighbours(candidates, max_tokens=limit)
 
 
-@given(pools(), st.one_of(st.none(), st.integers(1, 80)))
+@given(pools(), st.one_of(st.none(), st.integers(0, 80)))
 def test_the_best_score_of_every_signal_is_kept(
     pool: tuple[dict[str, Document], list[Candidate]], limit: int | None
 ) -> None:
@@ -105,7 +105,7 @@ def test_the_best_score_of_every_signal_is_kept(
         assert 1 <= whole.chunk.token_count <= sum(part.chunk.token_count for part in parts) + len(parts)
 
 
-@given(pools(), st.integers(1, 80))
+@given(pools(), st.integers(0, 80))
 def test_only_overlaps_go_over_the_limit(pool: tuple[dict[str, Document], list[Candidate]], limit: int) -> None:
     _, candidates = pool
     for whole in merge_neighbours(candidates, max_tokens=limit):
@@ -122,7 +122,7 @@ def test_only_overlaps_go_over_the_limit(pool: tuple[dict[str, Document], list[C
             end = max(end, span.end)
 
 
-@given(pools(), st.one_of(st.none(), st.integers(1, 80)))
+@given(pools(), st.one_of(st.none(), st.integers(0, 80)))
 def test_across_white_space_a_joined_chunk_is_still_a_piece_of_its_document(
     pool: tuple[dict[str, Document], list[Candidate]], limit: int | None
 ) -> None:
@@ -233,4 +233,4 @@ def test_copies_go_and_the_best_stays() -> None:
 
 def test_a_wrong_limit_is_named() -> None:
     with pytest.raises(ConfigError, match="max_tokens"):
-        merge_neighbours([], max_tokens=0)
+        merge_neighbours([], max_tokens=-1)

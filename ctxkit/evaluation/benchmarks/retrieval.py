@@ -64,7 +64,7 @@ def run(
     sets: str | Sequence[str] = tuple(MEASURES),
     embedder: Embedder | None = None,
     folder: str | Path | None = None,
-    limit: int | None = None,
+    limit: int | None = 300,
 ) -> Report:
     """Every system on every set through the public classes; about ten minutes on two cores, nearly all of it MiniLM.
 
@@ -72,7 +72,7 @@ def run(
         sets: names, as a list or with commas.
         embedder: default MiniLM.
         folder: keep the stores there and use them again; default a temporary folder.
-        limit: ask only so many queries of each set.
+        limit: of the queries of each set, None for all; 300 are all that SciFact has.
     """
     names = [name.strip() for name in sets.split(",")] if isinstance(sets, str) else list(sets)
     embedder = embedder or minilm()
@@ -92,7 +92,7 @@ def run(
     for row in rows.values():
         row["mean"] = round(mean(row[name] for name in names), 4)
     report = Report("retrieval", "; ".join(sizes), list(rows.values()))
-    if "scifact" in names and limit is None:
+    if "scifact" in names and (limit is None or limit >= 300):
         report.bars.append(Bar.at_least("scifact_ndcg10", rows[_SHIPPED]["scifact"], 0.735))
     return report
 
