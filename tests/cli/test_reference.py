@@ -1,0 +1,32 @@
+"""docs/cli-reference.md is what `--help` prints. Write it anew with `CTXKIT_WRITE_DOCS=1 pytest tests/cli/test_reference.py`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs" / "cli-reference.md"
+COMMANDS = [
+    *("", "ingest", "search", "chunk", "assemble", "ask", "bench", "doctor"),
+    *(f"models {verb}" for verb in ("list", "pull", "check")),
+    *(f"templates {verb}" for verb in ("push", "list", "show", "render", "label")),
+    *(f"sessions {verb}" for verb in ("list", "show", "append", "delete")),
+]
+
+
+def test_the_reference_is_what_help_prints(ctxkit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("TERMINAL_WIDTH", "100")
+    parts = ["# Command reference\n\nWhat `ctxkit COMMAND --help` prints; a test compares them.\n"]
+    for command in COMMANDS:
+        result = ctxkit(*command.split(), "--help")
+        assert result.code == 0
+        text = "\n".join(line.rstrip() for line in result.out.strip().splitlines())
+        parts.append(f"## `{' '.join(['ctxkit', *command.split()])}`\n\n```\n{text}\n```\n")
+    page = "\n".join(parts)
+    if os.environ.get("CTXKIT_WRITE_DOCS"):
+        PAGE.write_text(page, encoding="utf-8")
+    assert PAGE.read_text(encoding="utf-8") == page, "run with CTXKIT_WRITE_DOCS=1 and look at the difference"
