@@ -119,7 +119,7 @@ def test_the_least_of_target_room_and_ratio_counts() -> None:
 def test_each_candidate_has_a_seat_unless_they_compete() -> None:
     given_ = make_candidates([RAIN, KEYS])
     query = Query("How often is the signing key rotated?")
-    seated = SentenceCompressor(target=40)(query, given_)
+    seated = SentenceCompressor(target=50)(query, given_)
     assert len(seated) == 2
     competing = SentenceCompressor(target=14, drop=True)(query, given_)
     assert [candidate.chunk for candidate in competing] == [given_[1].chunk]
@@ -162,6 +162,13 @@ def test_meaning_counts_where_words_do_not() -> None:
     (by_meaning,) = SentenceCompressor(target=14, embedder=Knowing(512))(query, make_candidates([text]))
     assert "automobile" not in by_words.text
     assert "automobile" in by_meaning.text
+
+
+def test_a_blank_candidate_gives_way_first() -> None:
+    given_ = make_candidates(["", " ", "0:𐀀𐀀"], scores=[0.0, 0.0, 0.0])
+    result = SentenceCompressor(target=10)(Query(""), given_)
+    assert "0:𐀀𐀀" in [one.text for one in result]
+    assert tokens(result) <= 10
 
 
 # Properties.

@@ -69,9 +69,9 @@ def run(data: Path, *, limit: int | None = None, embedder: Embedder | None = Non
     remembering = _Remembering(embedder)
     asked = questions(data, limit=limit)
     systems: dict[str, Choose] = {
-        "ctxkit": _ours(embedder=remembering, drop=True),
-        "ctxkit, a seat for every paragraph": _ours(embedder=remembering, drop=False),
-        "ctxkit, words alone": _ours(embedder=None, drop=True),
+        "ctxkit": _ours(embedder=remembering),
+        "ctxkit, drop=True": _ours(embedder=remembering, drop=True),
+        "ctxkit, words alone": _ours(embedder=None),
         "MiniLM alone": _ranked(lambda question, texts: _cosines(remembering, question, texts)),
         "BM25 alone": _ranked(lexical_scores),
         "first sentences": _ranked(lambda question, texts: np.zeros(len(texts))),
@@ -116,7 +116,7 @@ def _measure(asked: Sequence[Question], choose: Choose, ratio: int) -> tuple[flo
     )
 
 
-def _ours(*, embedder: Embedder | None, drop: bool) -> Choose:
+def _ours(*, embedder: Embedder | None, drop: bool = False) -> Choose:
     def choose(question: Question, budget: int) -> Sequence[Candidate]:
         stage = SentenceCompressor(target=max(1, budget), embedder=embedder, drop=drop)
         return stage(Query(question.text), question.candidates)
