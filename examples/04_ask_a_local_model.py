@@ -1,6 +1,11 @@
 """Ask a model on this machine; the answer comes with its sources, and the model is fed exactly what was counted."""
 
-from ctxkit import Budget, CompletionOptions, ContextEngine, Document
+from pathlib import Path
+
+from ctxkit import Budget, CompletionOptions, ContextEngine, Document, Template
+
+# SmolLM2-135M-Instruct is small enough for any machine; it follows a template of one line.
+TEMPLATE = Template.parse(Path(__file__).with_name("answer.template").read_text("utf-8"))
 
 NOTES = {
     "rotation.md": "The signing key rotates on the first day of each month. The old key stays valid for seven days.",
@@ -14,6 +19,7 @@ def main() -> None:
         answer = engine.ask(
             "On which day does the signing key rotate?",
             model="local",
+            template=TEMPLATE,
             budget=Budget(1_024, reserve_output=64),
             options=CompletionOptions(max_tokens=64),
         )
