@@ -42,7 +42,7 @@ SHAPES: dict[str, Callable[[int], list[Candidate]]] = {
 
 
 def _ratio(shorter: tuple[list[Candidate], list[Message]], longer: tuple[list[Candidate], list[Message]]) -> float:
-    """Processor time of the longer by the shorter one: the least of turns that alternate, as timeit does, without gc."""
+    """Processor time of the longer by the shorter one: the least of alternating turns, without gc, as timeit."""
     best = [float("inf"), float("inf")]
     gc.disable()
     try:
