@@ -163,7 +163,8 @@ class ContextEngine:
 
         Args:
             paths: files and folders; folders are walked with their `.gitignore` rules.
-            prune: also delete documents under these paths whose files are gone.
+            prune: also delete documents under these paths whose files are gone; never below a path that could not
+                be read.
             on_document: called after each document, for progress.
         """
         from ctxkit.reading import read_paths
@@ -172,11 +173,16 @@ class ContextEngine:
         items = read_paths(roots)
         report, seen = self._ingestion(on_document).run(items)
         if prune:
-            kept = {source for source, _ in (*report.skipped, *report.failed)}
+            # What could not be read may still be there: a folder that failed keeps everything below it.
+            kept = {source for source, _ in report.skipped}
+            failed = [Path(source) for source, _ in report.failed]
             gone = [
                 info.id
                 for info in self.store.documents.list()
-                if info.id not in seen and info.source not in kept and _is_under(info.source, roots)
+                if info.id not in seen
+                and info.source not in kept
+                and _is_under(info.source, roots)
+                and not _is_under(info.source, failed)
             ]
             report.deleted = self.store.documents.delete(gone) if gone else 0
         return report
@@ -258,7 +264,7 @@ class ContextEngine:
         """
         from ctxkit.assembly import assemble
 
-        counter, window = self._target(model)
+        counter, window = self.target(model)
         trace = Trace()
         query = Query(question, now=now, filters=dict(filters or {}), session=session, tenant=self.store.tenant)
         return assemble(
@@ -283,11 +289,12 @@ class ContextEngine:
             return DEFAULT_TEMPLATE
         return self.templates.get(template) if isinstance(template, str) else template
 
-    def _target(self, model: str | Model | None) -> tuple[ChatCounter, int]:
+    def target(self, model: str | Model | None = None) -> tuple[ChatCounter, int]:
+        """The chat counter and the window of a model; loads no weights. Without one, those of `DEFAULT_COUNTER`."""
+        if isinstance(model, str):
+            model = self._models.get(model, model)
         if model is not None and not isinstance(model, str):
             return model.counter, model.window
-        if isinstance(model, str) and model in self._models:
-            return self._models[model].counter, self._models[model].window
         from ctxkit.models import get_chat_counter, get_window
 
         spec = model or DEFAULT_COUNTER

@@ -52,9 +52,13 @@ def create(kind: str, name: str, **parameters: Any) -> Any:
     """A stage of that name with these parameters. Raises `ConfigError` for a parameter that it does not have."""
     factory = load(kind, name)
     try:
-        inspect.signature(factory).bind(**parameters)
+        signature = inspect.signature(factory)
+    except (TypeError, ValueError):  # some built-in callables do not tell theirs
+        return factory(**parameters)
+    try:
+        signature.bind(**parameters)
     except TypeError as error:
-        known = ", ".join(inspect.signature(factory).parameters)
+        known = ", ".join(signature.parameters)
         raise ConfigError(str(error), subject=f"{kind} {name}", remedy=f"Its parameters: {known}.") from error
     return factory(**parameters)
 

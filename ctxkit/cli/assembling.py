@@ -72,10 +72,10 @@ def assemble(
     """
     from ctxkit.engine import ContextEngine
 
-    stages = make_stages(half_life=half_life, diversity=diversity, compress=compress, position=position)
-    with ContextEngine.open(
-        store, tenant=tenant, create=False, embedder=embedder, stages=stages, candidates=candidates
-    ) as engine:
+    with ContextEngine.open(store, tenant=tenant, create=False, embedder=embedder, candidates=candidates) as engine:
+        engine.stages = make_stages(
+            engine, model=model, half_life=half_life, diversity=diversity, compress=compress, position=position
+        )
         prompt = engine.assemble(
             query,
             session=session,
@@ -133,10 +133,10 @@ def ask(
     options = CompletionOptions(
         max_tokens=max_tokens, temperature=temperature, seed=seed, stop=tuple(stop), timeout=timeout
     )
-    stages = make_stages(half_life=half_life, diversity=diversity, compress=compress, position=position)
-    with ContextEngine.open(
-        store, tenant=tenant, create=False, embedder=embedder, stages=stages, candidates=candidates
-    ) as engine:
+    with ContextEngine.open(store, tenant=tenant, create=False, embedder=embedder, candidates=candidates) as engine:
+        engine.stages = make_stages(
+            engine, model=model, half_life=half_life, diversity=diversity, compress=compress, position=position
+        )
         arguments: dict[str, Any] = {
             "model": model,
             "session": session,

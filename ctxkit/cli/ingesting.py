@@ -96,8 +96,8 @@ def search(
     from ctxkit.cli.stages import make_stages, moment_for
     from ctxkit.engine import ContextEngine
 
-    stages = make_stages(half_life=half_life, diversity=diversity)
-    with ContextEngine.open(store, tenant=tenant, create=False, embedder=embedder, stages=stages) as engine:
+    with ContextEngine.open(store, tenant=tenant, create=False, embedder=embedder) as engine:
+        engine.stages = make_stages(engine, half_life=half_life, diversity=diversity)
         moment = moment_for(parse_moment(now), half_life)
         found = engine.search(query, k, filters=parse_filters(filters), now=moment)
     rows = [

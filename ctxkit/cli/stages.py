@@ -5,13 +5,26 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from ctxkit.engine import ContextEngine
+from ctxkit.protocols import Model
+
 __all__ = ["make_stages", "moment_for"]
 
 
+FENCE = 28
+"""About what the fence around a document costs in tokens; a compressor leaves room for it."""
+
+
 def make_stages(
-    *, half_life: float | None = None, diversity: float | None = None, compress: bool = False, position: bool = False
-) -> list[Any]:
-    """The stages that the options ask for, in the order in which they make sense."""
+    engine: ContextEngine,
+    *,
+    model: str | Model | None = None,
+    half_life: float | None = None,
+    diversity: float | None = None,
+    compress: bool = False,
+    position: bool = False,
+) -> tuple[Any, ...]:
+    """The stages that the options ask for, in the order in which they make sense, with the engine's own parts."""
     stages: list[Any] = []
     if half_life is not None:
         from ctxkit.reranking import TimeDecay
@@ -20,16 +33,17 @@ def make_stages(
     if diversity is not None:
         from ctxkit.reranking import Diversity
 
-        stages.append(Diversity(relevance=1 - diversity))
+        stages.append(Diversity(relevance=1 - diversity, embedder=engine.embedder))
     if compress:
         from ctxkit.compression import SentenceCompressor
 
-        stages.append(SentenceCompressor())
+        counter, _ = engine.target(model)
+        stages.append(SentenceCompressor(counter=counter, embedder=engine.embedder, overhead=FENCE))
     if position:
         from ctxkit.reranking import Position
 
         stages.append(Position())
-    return stages
+    return tuple(stages)
 
 
 def moment_for(now: datetime | None, half_life: float | None) -> datetime | None:

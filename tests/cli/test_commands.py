@@ -49,6 +49,18 @@ def test_pruning_one_folder_leaves_the_others(ctxkit: Any, notes: Path, tmp_path
     assert ctxkit("ingest", "other", *EMBED, "--prune", "--json").json["deleted"] == 1
 
 
+def test_pruning_never_deletes_below_a_folder_that_could_not_be_read(ctxkit: Any, notes: Path, tmp_path: Path) -> None:
+    ctxkit("ingest", "notes", *EMBED)
+    notes.rename(tmp_path / "elsewhere")
+    result = ctxkit("ingest", "notes", *EMBED, "--prune", "--json")
+    assert result.code == 1
+    assert result.json["deleted"] == 0
+    (tmp_path / "elsewhere").rename(notes)
+    for path in notes.iterdir():
+        path.unlink()
+    assert ctxkit("ingest", "notes", *EMBED, "--prune", "--json").json["deleted"] == 3, "an empty folder has nothing"
+
+
 def test_chunk_prints_one_object_a_line(ctxkit: Any, notes: Path) -> None:
     result = ctxkit("chunk", "notes/keys.md", "--chunker", "recursive", "--max-tokens", "16", "--json")
     assert result.code == 0
@@ -105,6 +117,21 @@ def test_assemble_holds_the_budget_and_names_every_source(ctxkit: Any, notes: Pa
     assert context and all(segment["section"] == "context" for segment in context)
     explained = ctxkit("assemble", "how do I rotate a key?", "--budget", 400, *EMBED, "--explain")
     assert "keys.md" in explained.out and "of 300 tokens" in explained.out
+
+
+def test_compressed_context_is_sentences_of_the_sources(ctxkit: Any, notes: Path) -> None:
+    long = "Filler about the weather goes on and on. " * 30
+    (notes / "long.md").write_text(f"{long}\n\nThe signing key rotates on the first of each month.\n\n{long}\n")
+    ctxkit("ingest", "notes", *EMBED)
+    options = ("--budget", 420, "--reserve", 100, "--compress", *EMBED, "--json")
+    prompt = ctxkit("assemble", "when does the signing key rotate?", *options).json
+    assert prompt["token_count"] <= 320
+    text = prompt["messages"][-1]["content"]
+    assert "The signing key rotates on the first of each month." in text
+    kept = [source for segment in prompt["segments"] for source in segment["sources"] if "long.md" in source["source"]]
+    document = (notes / "long.md").read_text()
+    assert any("signing key rotates" in document[source["start"] : source["end"]] for source in kept)
+    assert sum(source["end"] - source["start"] for source in kept) < len(document) / 2
 
 
 def test_sessions_and_history(ctxkit: Any, notes: Path) -> None:

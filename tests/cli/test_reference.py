@@ -1,4 +1,4 @@
-"""docs/cli-reference.md is what `--help` prints. Write it anew with `CTXKIT_WRITE_DOCS=1 pytest tests/cli/test_reference.py`."""
+"""docs/cli-reference.md is what `--help` prints; CTXKIT_WRITE_DOCS=1 makes this test write it anew."""
 
 from __future__ import annotations
 
