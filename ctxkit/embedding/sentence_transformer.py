@@ -81,7 +81,10 @@ class SentenceTransformerEmbedder:
 
     @property
     def dimension(self) -> int:
-        return int(self._load().get_embedding_dimension())
+        model = self._load()
+        # The method's name before sentence-transformers 5.
+        ask = getattr(model, "get_embedding_dimension", None) or model.get_sentence_embedding_dimension
+        return int(ask())
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """The vectors of `texts`, in their order."""

@@ -148,7 +148,13 @@ class Hybrid:
         return keys[order], {**scores, "final": final[order]}
 
     def _fuse(self, signals: Scores) -> Scores:
-        return self.fusion(signals, [self.weights.get(name, 0.0) for name in self._signals])
+        fused = np.asarray(self.fusion(signals, [self.weights.get(name, 0.0) for name in self._signals]))
+        if fused.shape != signals.shape[1:] or not np.isfinite(fused).all():
+            raise ConfigError(
+                f"the fusion gave an array of shape {fused.shape} for {signals.shape[1]} candidates, or not finite",
+                remedy="A fusion gives one finite score in [0, 1] a candidate.",
+            )
+        return fused
 
 
 def _aligned(union: Keys, keys: Keys, scores: Scores) -> Scores:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -160,13 +161,24 @@ def test_errors_say_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         minilm()
 
 
+def test_loading_and_embedding_look_for_no_network() -> None:
+    """Even attempts that a library would swallow are seen: every name looked up and every connection is recorded."""
+    code = (
+        "import socket\nseen = []\n"
+        "def refuse(*arguments, **options):\n    seen.append(arguments)\n    raise OSError('no network here')\n"
+        "socket.getaddrinfo = socket.create_connection = socket.socket.connect = refuse\n"
+        "from ctxkit.embedding import minilm\n"
+        "minilm(device='cpu').embed(['offline'])\nprint(seen)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
 def test_importing_the_room_imports_nothing_heavy() -> None:
     code = (
         "import sys, ctxkit.embedding, ctxkit.retrieval; "
         "print([name for name in ('torch', 'transformers', 'sentence_transformers', 'faiss', 'sqlalchemy', 'scipy') "
         "if name in sys.modules])"
     )
-    import subprocess
-
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -164,9 +164,14 @@ def test_wrong_parameters_are_named_when_it_is_made(memory: Store) -> None:
         {"weights": {"graph": 1.0}},
         {"max_joined_tokens": -1},
         {"fusion": partial(reciprocal_rank, constant=-1)},
+        {"fusion": lambda signals, weights: np.zeros(7)},
     ):
         with pytest.raises(ConfigError):
             Hybrid(memory, EMBEDDER, **wrong)
+    fill(memory, ["key"], embedder=EMBEDDER)
+    undefined = Hybrid(memory, EMBEDDER, fusion=lambda signals, weights: signals[0] * np.nan)
+    with pytest.raises(ConfigError, match="finite"):
+        undefined.retrieve(Query("key"), 1)
 
 
 @pytest.mark.data
