@@ -20,6 +20,7 @@ from ctxkit.text import Graphemes
 __all__ = ["Cutter", "Level", "Piece"]
 
 _CONTENT = re.compile(r"\S")
+_LINE_REST = re.compile(r"[^\S\n]*+(?:\n|\Z)")
 _WIDE = 256  # characters
 _WIDEST_INDENT = 200
 _FIRST_RATIO = 3.0  # characters a token, until the first count tells
@@ -83,7 +84,7 @@ class Cutter:
         self._overlap_levels = overlap_levels
         self._blocks = blocks
         self._block_starts = [block.start for block in blocks]
-        self._fits: dict[int, bool] = {}
+        self._whole: dict[int, Span | None] = {}  # of the blocks looked at: with whole graphemes, if they fit
         self._graphemes = Graphemes(text)
         self._broken = Span(0, 0)  # the one grapheme that alone is over the limit, while we are in it
         self._ratio = _FIRST_RATIO
@@ -214,10 +215,10 @@ class Cutter:
         at = bisect_right(self._block_starts, position - 1) - 1
         if at < 0 or position >= self._blocks[at].end:
             return None
-        block = self._blocks[at]
-        if at not in self._fits:
-            self._fits[at] = self._count(block.slice(self._text)) <= self._limit
-        return block if self._fits[at] else None
+        if at not in self._whole:
+            block = Span(self._graphemes.floor(self._blocks[at].start), self._graphemes.ceil(self._blocks[at].end))
+            self._whole[at] = block if self._count(block.slice(self._text)) <= self._limit else None
+        return self._whole[at]
 
     # ----------------------------------------------------------------------------------------- white space
 
@@ -231,12 +232,12 @@ class Cutter:
         content = self._content(position)
         if content == len(self._text):
             return content
-        line = max(self._text.rfind("\n", position, content), self._text.rfind("\r", position, content)) + 1
+        line = 1 + max(self._text.rfind("\n", position, content), self._text.rfind("\r", position, content))
         if not line and (position == 0 or self._text[position - 1] in "\n\r"):
             line = position
-        elif not line:
-            line = content
-        return line if content - line <= _WIDEST_INDENT and line >= position else self._floor(content)
+        indented = position <= line and content - line <= _WIDEST_INDENT
+        # White space may be the base of a combining mark: then it belongs to the piece.
+        return max(position, self._floor(line if indented else content))
 
     def _trim(self, start: int, cut: int) -> int:
         """Where the text before `cut` ends without its trailing white space, that of a whole block excepted."""
@@ -252,8 +253,8 @@ class Cutter:
         at = bisect_right(self._block_starts, end - 1) - 1
         if at < 0 or self._blocks[at].end != end:
             return end, tokens
-        rest = self._text[end : end + 2]
-        further = end + (2 if rest == "\r\n" else 1 if rest[:1] in ("\n", "\r") else 0)
+        found = _LINE_REST.match(self._text, end)
+        further = found.end() if found else end
         if further == end:
             return end, tokens
         more = self._count(self._text[start:further])

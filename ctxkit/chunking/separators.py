@@ -72,7 +72,7 @@ _INDENTED_LINE = _after(r"\n(?:[^\S\n]*+\n)*+")
 _TEXT: tuple[Level, ...] = (_PARAGRAPH, _SENTENCE, _CLAUSE, _WORD)
 
 _MARKDOWN: tuple[Level, ...] = (
-    _before(r"^#{1,2}[ \t]", 0.25),
+    _before(r"^(?:#{1,2}[ \t]|[^\s#>|`~=+*-][^\n]*\n(?:=+|-{2,})[ \t]*$)", 0.25),
     _before(r"^#{3,6}[ \t]", 0.25),
     _before(r"^(?:```|~~~|---[ \t]*$|\*\*\*[ \t]*$|___[ \t]*$)"),
     _PARAGRAPH,

@@ -73,6 +73,11 @@ def test_markdown_is_cut_before_headings() -> None:
     assert [chunk.text.split("\n")[0] for chunk in found] == ["# Guide", "## Install", "### On Windows"]
 
 
+def test_an_underlined_heading_stays_with_its_line_and_its_text() -> None:
+    text = "".join(f"Part {number}\n------\n\n{'Words of this part. ' * 6}\n\n" for number in range(9))
+    assert all(chunk.text.startswith("Part") for chunk in chunks(text, 48, source="a.md"))
+
+
 def test_heading_paths_of_markdown() -> None:
     found = chunks(GUIDE, 16, source="guide.md")
     paths = {chunk.text.split("\n")[0]: chunk.heading_path for chunk in found}

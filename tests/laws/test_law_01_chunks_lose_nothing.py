@@ -45,6 +45,39 @@ MAKERS: dict[str, Callable[..., Chunker]] = {
 }
 
 
+PIECES = [
+    *(
+        "# H\n",
+        "\n\n",
+        "word ",
+        "A longer sentence, with clauses; and more. ",
+        "- item\n",
+        "句子。",
+        "\r\n",
+        "    ",
+        "\t",
+    ),
+    *("```\n", "```py\n", "~~~\n", "```  \n", "| a | b |\n", "|---|---|\n", "a | b\n--- | ---\n1 | 2\n", "x" * 40),
+    *(
+        "👍🏽",
+        "👨‍👩‍👧‍👦",
+        "🇩🇪",
+        "e\u0301",
+        "\u0301",
+        " \u0301",
+        "\u0600 ",
+        "क्ष",
+        "\u2028",
+        "\x00",
+        "\ud800",
+        " " * 50,
+        "\n" * 7,
+    ),
+]
+soups = st.lists(st.sampled_from(PIECES), max_size=120).map("".join)
+"""Texts in which everything stands beside everything."""
+
+
 def boundaries(text: str) -> set[int]:
     return {0, *(found.end() for found in regex.finditer(r"\X", text))}
 
@@ -104,7 +137,7 @@ def check(document: Document, chunks: list[Chunk], max_tokens: int, counter: Tok
 
 
 @pytest.mark.parametrize("maker", MAKERS)
-@given(data=st.data(), text=texts, max_tokens=st.one_of(st.integers(8, 24), st.integers(25, 120)))
+@given(data=st.data(), text=st.one_of(texts, soups), max_tokens=st.one_of(st.integers(8, 24), st.integers(25, 120)))
 def test_every_text_and_every_maximum(maker: str, data: Any, text: str, max_tokens: int) -> None:
     counter = data.draw(st.sampled_from(COUNTERS))
     overlap = data.draw(st.one_of(st.just(0), st.integers(0, max_tokens - 1)))
