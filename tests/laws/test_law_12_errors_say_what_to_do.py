@@ -129,6 +129,7 @@ def bare_raises(tree: ast.AST, path: Path = Path("x.py")) -> list[str]:
             or (path.name, function, name) in INTERNAL
             or (private and name in inner)
             or (name == "AssertionError" and path.is_relative_to(PACKAGE / "testing"))
+            or ast.unparse(node.exc) == "AssertionError('unreachable')"
         )
         if is_python_error(name) and not excused:
             found.append(f"{node.lineno}: raise {name} in {function or 'the module'}")
@@ -211,6 +212,8 @@ class TestTheCheckItself:
             (CAUGHT.format(function="f", error="TypeError"), 1),
             ("def __getattr__(n):\n    raise AttributeError(n)", 0),
             ("raise ConfigError('x', remedy='Do.')", 0),
+            ("raise AssertionError('unreachable')", 0),
+            ("raise AssertionError('too small')", 1),
         ],
     )
     def test_bare_raises(self, line: str, found: int) -> None:
