@@ -116,7 +116,9 @@ class Cutter:
         best: _Reach | None = None
         too_far = size + 1
         guess = start + int(limit * self._ratio * _CAUTION)
-        for attempt in range(1_000):
+        attempt = 0
+        while True:  # each turn brings `best` and `too_far` nearer to each other
+            attempt += 1
             guess = min(max(guess, after + 1), too_far - 1, size)
             cut = self._cut_before(start, after, guess)
             if cut is None:
@@ -138,7 +140,7 @@ class Cutter:
                 if best is not None and (attempt >= _TRIES or room <= 2 * self._slack):
                     return best
                 # Between what fits and what does not, tokens are taken to be even; where they are not, halve.
-                part = _CAUTION * room / (room + tokens - limit) if attempt < _TRIES else 0.5
+                part = _CAUTION * room / (room + tokens - limit) if attempt <= _TRIES else 0.5
                 guess = known + int((end - known) * part)
                 continue
             best = _Reach(cut, *self._with_line_end(start, end, tokens))
@@ -149,7 +151,6 @@ class Cutter:
             if limit - tokens <= self._slack:
                 return best
             guess = start + int(limit * ratio) + 1
-        return best
 
     def _cut_before(self, start: int, after: int, guess: int) -> int | None:
         """The best place to cut in `(after, guess]`, or None where there is none."""
