@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.answers import Answer, cite
 from ctxkit.documents import Candidate, Document, Query
 from ctxkit.errors import ConfigError, CtxkitError, ProviderError
-from ctxkit.ingest import Ingestion, IngestReport
+from ctxkit.ingest import Ingestion, IngestReport, vanished
 from ctxkit.messages import Message
 from ctxkit.prompts import Budget, Completion, CompletionDelta, CompletionOptions, Prompt
 from ctxkit.protocols import ChatCounter, Chunker, Embedder, EntityExtractor, Model, Retriever, Stage, Window
@@ -173,17 +173,7 @@ class ContextEngine:
         items = read_paths(roots)
         report, seen = self._ingestion(on_document).run(items)
         if prune:
-            # What could not be read may still be there: a folder that failed keeps everything below it.
-            kept = {source for source, _ in report.skipped}
-            failed = [Path(source) for source, _ in report.failed]
-            gone = [
-                info.id
-                for info in self.store.documents.list()
-                if info.id not in seen
-                and info.source not in kept
-                and _is_under(info.source, roots)
-                and not _is_under(info.source, failed)
-            ]
+            gone = vanished(self.store, roots, seen, report)
             report.deleted = self.store.documents.delete(gone) if gone else 0
         return report
 
@@ -417,8 +407,3 @@ def _budget(budget: Budget | int | None, window: int) -> Budget:
         return budget
     size = window if budget is None else budget
     return Budget(size, reserve_output=min(1024, size // 4))
-
-
-def _is_under(source: str, roots: Sequence[Path]) -> bool:
-    path = Path(source)
-    return any(path == root or root in path.parents or (root == Path(".") and not path.is_absolute()) for root in roots)

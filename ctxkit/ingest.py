@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.documents import Chunk, Document, Entity, content_hash
@@ -17,7 +18,7 @@ from ctxkit.reading import Failed, Skipped
 if TYPE_CHECKING:
     from ctxkit.storage import Store
 
-__all__ = ["IngestReport", "Ingestion", "recipe"]
+__all__ = ["IngestReport", "Ingestion", "recipe", "vanished"]
 
 BATCH = 32
 """Documents that are chunked and embedded together; each is still committed alone."""
@@ -158,6 +159,29 @@ class Ingestion:
     def _progress(self, document: Document, report: IngestReport) -> None:
         if self.on_document is not None:
             self.on_document(document.source, report)
+
+
+def vanished(store: Store, roots: Sequence[Path], seen: Collection[str], report: IngestReport) -> list[str]:
+    """The ids of the stored documents below `roots` that a run did not see.
+
+    What was skipped or could not be read may still be there: it is kept, and a folder that failed keeps everything
+    below it.
+    """
+    skipped = {source for source, _ in report.skipped}
+    failed = [Path(source) for source, _ in report.failed]
+    return [
+        info.id
+        for info in store.documents.list()
+        if info.id not in seen
+        and info.source not in skipped
+        and _is_under(info.source, roots)
+        and not _is_under(info.source, failed)
+    ]
+
+
+def _is_under(source: str, roots: Sequence[Path]) -> bool:
+    path = Path(source)
+    return any(path == root or root in path.parents or (root == Path(".") and not path.is_absolute()) for root in roots)
 
 
 def recipe(chunker: Chunker, embedder: Embedder | None, extractor: EntityExtractor | None = None) -> str:
