@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxkit.errors import ConfigError
@@ -64,6 +64,7 @@ def replay(history: list[tuple[str, object]]) -> tuple[InvertedIndex, dict[int, 
     return index, texts
 
 
+@settings(max_examples=200)
 @given(
     HISTORIES,
     st.lists(st.integers(1, 14), min_size=1, max_size=6),
@@ -84,6 +85,7 @@ def test_any_history_scores_as_the_formula_says(
     assert all(score <= scores[-1] + 1e-12 for score in left_out)
 
 
+@settings(max_examples=200)
 @given(HISTORIES, st.lists(st.integers(1, 14), min_size=1, max_size=6), st.integers(1, 30))
 def test_a_history_leaves_no_trace_in_the_scores(history: list[tuple[str, object]], query: list[int], k: int) -> None:
     index, texts = replay(history)
@@ -93,6 +95,7 @@ def test_a_history_leaves_no_trace_in_the_scores(history: list[tuple[str, object
         assert mine.tolist() == other.tolist()
 
 
+@settings(max_examples=200)
 @given(HISTORIES, st.lists(st.integers(1, 14), min_size=1, max_size=6))
 def test_arrays_hold_the_whole_index(history: list[tuple[str, object]], query: list[int]) -> None:
     index, _ = replay(history)
@@ -104,6 +107,7 @@ def test_arrays_hold_the_whole_index(history: list[tuple[str, object]], query: l
     assert copy.keys().tolist()[-1] == 999
 
 
+@settings(max_examples=200)
 @given(HISTORIES, st.lists(st.integers(0, 30), max_size=10), st.lists(WORDS, min_size=1, max_size=4))
 def test_allowed_keys_are_a_filter_and_change_no_score(
     history: list[tuple[str, object]], allowed: list[int], query: list[int]
