@@ -5,6 +5,7 @@ PYTHON ?= $(shell for candidate in python3.11 python3.12 python3.13 python3 pyth
 	$$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$candidate; break; }; done)
 BIN := .venv/bin
 STAMP := .venv/.installed
+WORKERS ?= logical
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check format bench constraints clean
@@ -29,8 +30,10 @@ $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 demo: $(STAMP)  ## Ask a local model about this project's own documents, inside a budget
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/demo.sh
 
-test: $(STAMP)  ## Run the tests (PYTEST_ARGS="-k chunk" narrows them)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+# A file's tests stay together on one worker, which shares its PostgreSQL server and loaded model. One thread a worker:
+# libraries that each take all cores slow each other down.
+test: $(STAMP)  ## Run the tests (PYTEST_ARGS="-k chunk" narrows them, WORKERS=0 runs them in one process)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 check: $(STAMP)  ## Format, lint, types and the import contract
 	$(BIN)/ruff format --check .
