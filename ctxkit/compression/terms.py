@@ -5,19 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+from ctxkit.stop_words import ENGLISH_STOP_WORDS
 from ctxkit.text import words
 
 __all__ = ["question_terms", "terms"]
-
-# English function words: among a few dozen sentences, rarity alone does not tell them from content.
-_FUNCTION_WORDS = frozenset(
-    """
-    a an the this that these those and or but nor if then than as of in on at by for from with without to into onto
-    over under about between through during before after is are was were be been being am do does did done has have
-    had can could will would shall should may might must i me my we us our you your he him his she her it its they
-    them their what which who whom whose when where why how not no so such there here also both
-    """.split()  # noqa: SIM905
-)
 
 
 def terms(text: str) -> list[str]:
@@ -28,7 +19,7 @@ def terms(text: str) -> list[str]:
 def question_terms(text: str) -> list[str]:
     """The same without function words, unless there is nothing else."""
     found = words(text)
-    return [_stem(word) for word in found if word not in _FUNCTION_WORDS] or [_stem(word) for word in found]
+    return [_stem(word) for word in found if word not in ENGLISH_STOP_WORDS] or [_stem(word) for word in found]
 
 
 @lru_cache(maxsize=1 << 16)

@@ -10,21 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctxkit.errors import ConfigError
+from ctxkit.stop_words import ENGLISH_STOP_WORDS
 from ctxkit.text import words
 
 __all__ = ["Analyzer"]
-
-# Words that carry so little that a question made of others is better asked without them.
-# Source: the articles, pronouns, auxiliaries, conjunctions and prepositions of English grammar's closed classes.
-_ENGLISH_STOP_WORDS = frozenset(
-    """
-    a an the and or but nor if then than that this these those there here to of in on at by for from with without
-    into onto over under about between through during before after above below up down out off as is are was were be
-    been being am do does did doing have has had having can could will would shall should may might must i me my we
-    us our you your he him his she her it its they them their what which who whom whose when where why how not no so
-    such very too also just only own same other some any each both all more most much many few
-    """.split()  # noqa: SIM905
-)
 
 _CACHE_SIZE = 1 << 17
 """Distinct words whose terms are remembered; the commonest come back at once."""
@@ -85,7 +74,7 @@ class Analyzer:
         """The terms of a question: English stop words are left out, unless there is nothing else."""
         found = words(text)
         if self.language == "english":
-            found = [word for word in found if word not in _ENGLISH_STOP_WORDS] or found
+            found = [word for word in found if word not in ENGLISH_STOP_WORDS] or found
         return self._hashed(found)
 
     def _hashed(self, found: list[str]) -> NDArray[np.uint64]:
