@@ -10,7 +10,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 export CTXKIT_STORE="sqlite:///$folder/demo.db"
 
-question=${1:-"How does ctxkit keep tenants apart?"}
+question=${1:-"How are tenants kept apart?"}
 window=384
 reserve=48
 
