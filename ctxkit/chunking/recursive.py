@@ -85,11 +85,12 @@ def check_sizes(max_tokens: int, overlap: int) -> None:
     """Raise `ConfigError` for sizes that no chunker can keep."""
     for name, value in (("max_tokens", max_tokens), ("overlap", overlap)):
         if isinstance(value, bool) or not isinstance(value, int):
-            raise ConfigError(f"{name} must be a whole number of tokens", subject=repr(value))
+            raise ConfigError(f"{name} must be a whole number of tokens", subject=repr(value), remedy="Give an int.")
     if max_tokens < 1:
-        raise ConfigError("max_tokens must be at least 1", subject=str(max_tokens))
+        raise ConfigError("max_tokens must be at least 1", subject=str(max_tokens), remedy="Give 1 or more.")
     if not 0 <= overlap < max_tokens:
         raise ConfigError(
             "overlap must be at least 0 and less than max_tokens",
             subject=f"overlap={overlap}, max_tokens={max_tokens}",
+            remedy="Lower overlap, or raise max_tokens.",
         )

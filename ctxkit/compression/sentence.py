@@ -77,13 +77,13 @@ class SentenceCompressor:
 
     def __post_init__(self) -> None:
         if self.target is not None and self.target < 1:
-            raise ConfigError("target must be at least 1 token", subject=str(self.target))
+            raise ConfigError("target must be at least 1 token", subject=str(self.target), remedy="Give 1 or more.")
         if self.ratio is not None and not (isinstance(self.ratio, numbers.Real) and 1.0 < self.ratio < float("inf")):
             raise ConfigError("ratio must be above 1", subject=str(self.ratio), remedy="3 makes it a third as long.")
         if self.overhead < 0:
-            raise ConfigError("overhead must not be negative", subject=str(self.overhead))
+            raise ConfigError("overhead must not be negative", subject=str(self.overhead), remedy="Give 0 or more.")
         if self.batch_size < 1:
-            raise ConfigError("batch_size must be at least 1", subject=str(self.batch_size))
+            raise ConfigError("batch_size must be at least 1", subject=str(self.batch_size), remedy="Give 1 or more.")
 
     def __call__(self, query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
         counter = self.counter or get_counter()

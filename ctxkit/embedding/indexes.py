@@ -79,7 +79,10 @@ class _Index:
             raise ConfigError(f"k is {k}", remedy="Ask for at least one neighbour.")
         wanted = np.ascontiguousarray(vector, dtype=np.float32).reshape(-1)
         if len(wanted) != self.dimension:
-            raise ConfigError(f"the vector has {len(wanted)} components and the index {self.dimension}")
+            raise ConfigError(
+                f"the vector has {len(wanted)} components and the index {self.dimension}",
+                remedy="Embed the query with the embedder that made the index.",
+            )
         if keys is not None:
             keys = np.intersect1d(keys, self.keys())
             if len(keys) * _FEW <= len(self) or len(keys) <= k:
@@ -162,7 +165,7 @@ class FlatIndex(_Index):
     def _rows(self, keys: Keys) -> NDArray[np.intp]:
         rows = np.searchsorted(self._keys, keys)
         if len(keys) and (len(self._keys) == 0 or (self._keys[np.minimum(rows, len(self._keys) - 1)] != keys).any()):
-            raise EmbeddingError("a key is not in the index")
+            raise EmbeddingError("a key is not in the index", remedy="Ask only for keys that keys() gives.")
         return rows
 
 
@@ -192,7 +195,7 @@ class FaissIndex(_Index):
         try:
             return np.asarray(self._index.reconstruct_batch(np.ascontiguousarray(keys, dtype=np.int64)))
         except RuntimeError as error:
-            raise EmbeddingError("a key is not in the index") from error
+            raise EmbeddingError("a key is not in the index", remedy="Ask only for keys that keys() gives.") from error
 
     def remove(self, keys: Keys) -> None:
         if len(keys) and len(self):

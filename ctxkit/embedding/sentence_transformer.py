@@ -105,7 +105,11 @@ class SentenceTransformerEmbedder:
             )
         found = np.asarray(vectors, dtype=np.float32)
         if not np.isfinite(found).all():
-            raise EmbeddingError("the model gave a vector that is not finite", subject=str(self.folder))
+            raise EmbeddingError(
+                "the model gave a vector that is not finite",
+                subject=str(self.folder),
+                remedy="Check the model's files, or use another one.",
+            )
         return found
 
     def _load(self) -> Any:
@@ -159,7 +163,9 @@ def _load(folder: Path, device: str, max_length: int | None) -> Any:
         own = model.get_max_seq_length()
         if own is not None and max_length > own and max_length > _positions(model):
             raise ConfigError(
-                f"max_length is {max_length}, the model reads at most {_positions(model)} tokens", subject=str(folder)
+                f"max_length is {max_length}, the model reads at most {_positions(model)} tokens",
+                subject=str(folder),
+                remedy="Lower max_length.",
             )
         model.max_seq_length = max_length
     return model.eval()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from threading import Event
-from typing import Any
+from typing import Any, cast
 
 from ctxkit.errors import ConfigError, ContextOverflowError, CtxkitError, ModelError, ModelTimeoutError
 from ctxkit.models.catalogue import ModelSource, resolve
@@ -80,9 +80,7 @@ class LocalModel:
     def counter(self) -> ChatTemplateCounter:
         if self._given_counter is not None:
             return self._given_counter
-        counter = get_chat_counter(f"local:{self._source.path}")
-        assert isinstance(counter, ChatTemplateCounter)
-        return counter
+        return cast(ChatTemplateCounter, get_chat_counter(f"local:{self._source.path}"))
 
     @cached_property
     def _config(self) -> LocalConfig:

@@ -34,7 +34,9 @@ class DocxReader:
 
     def __post_init__(self) -> None:
         if self.max_expanded < 1:
-            raise ConfigError("max_expanded must be at least 1", subject=str(self.max_expanded))
+            raise ConfigError(
+                "max_expanded must be at least 1", subject=str(self.max_expanded), remedy="Give 1 or more."
+            )
 
     def read(self, data: bytes, *, source: str) -> Document:
         mammoth = require("mammoth", extra="readers", subject=source)

@@ -66,7 +66,7 @@ def read_file(
         MissingExtraError: its format needs the `readers` extra.
     """
     if max_bytes < 1:
-        raise ConfigError("max_bytes must be at least 1", subject=str(max_bytes))
+        raise ConfigError("max_bytes must be at least 1", subject=str(max_bytes), remedy="Give 1 or more.")
     source = source_of(path, root=root)
     data, modified = _load(Path(path), source, max_bytes)
     document = read_bytes(data, source=source)
@@ -89,7 +89,7 @@ def read_paths(
     been read and could not as `Failed` with an error that ends with the remedy.
     """
     if max_bytes < 1:
-        raise ConfigError("max_bytes must be at least 1", subject=str(max_bytes))
+        raise ConfigError("max_bytes must be at least 1", subject=str(max_bytes), remedy="Give 1 or more.")
     for item in walk(paths, hidden=hidden, ignore=ignore, root=root):
         if not isinstance(item, Path):
             yield item
@@ -112,7 +112,11 @@ def _reader(head: bytes, source: str) -> Reader:
     if ending and ending in registry.names("reader"):
         made = registry.create("reader", ending)
         if not isinstance(made, Reader):
-            raise ConfigError("the registered reader has no method read(data, *, source)", subject=f"reader {ending}")
+            raise ConfigError(
+                "the registered reader has no method read(data, *, source)",
+                subject=f"reader {ending}",
+                remedy="Register a Reader of ctxkit.protocols.",
+            )
         return made
     return _built_in(detect(head, source))
 

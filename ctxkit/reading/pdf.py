@@ -36,7 +36,9 @@ class PdfReader:
 
     def __post_init__(self) -> None:
         if self.max_characters < 1:
-            raise ConfigError("max_characters must be at least 1", subject=str(self.max_characters))
+            raise ConfigError(
+                "max_characters must be at least 1", subject=str(self.max_characters), remedy="Give 1 or more."
+            )
 
     def read(self, data: bytes, *, source: str) -> Document:
         pypdf = require("pypdf", extra="readers", subject=source)

@@ -52,11 +52,13 @@ class Diversity:
     def __post_init__(self) -> None:
         value = self.relevance
         if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0.0 <= value <= 1.0:
-            raise ConfigError("relevance must be between 0 and 1", subject=str(value))
+            raise ConfigError(
+                "relevance must be between 0 and 1", subject=str(value), remedy="1 is relevance alone, 0 variety alone."
+            )
         if self.k is not None and self.k < 1:
-            raise ConfigError("k must be at least 1", subject=str(self.k))
+            raise ConfigError("k must be at least 1", subject=str(self.k), remedy="Give 1 or more, or None for all.")
         if self.batch_size < 1:
-            raise ConfigError("batch_size must be at least 1", subject=str(self.batch_size))
+            raise ConfigError("batch_size must be at least 1", subject=str(self.batch_size), remedy="Give 1 or more.")
 
     def __call__(self, query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
         if not candidates:

@@ -30,9 +30,11 @@ class Threshold:
 
     def __post_init__(self) -> None:
         if not isinstance(self.minimum, numbers.Real) or not 0.0 <= self.minimum <= 1.0:
-            raise ConfigError("minimum must be between 0 and 1", subject=str(self.minimum))
+            raise ConfigError(
+                "minimum must be between 0 and 1", subject=str(self.minimum), remedy="0 keeps everything."
+            )
         if self.keep < 0:
-            raise ConfigError("keep must not be negative", subject=str(self.keep))
+            raise ConfigError("keep must not be negative", subject=str(self.keep), remedy="Give 0 or more.")
 
     def __call__(self, query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
         ranked = ordered(candidates)

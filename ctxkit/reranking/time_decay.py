@@ -78,13 +78,19 @@ class TimeDecay:
             _share("missing", self.missing)
         _seconds("half_life", self.half_life)
         if self.half_life_turns is not None and isinstance(self.half_life_turns, timedelta):
-            raise ConfigError("half_life_turns is a number of turns", subject=str(self.half_life_turns))
+            raise ConfigError(
+                "half_life_turns is a number of turns", subject=str(self.half_life_turns), remedy="Give a number."
+            )
         if self.half_life_turns is not None:
             _seconds("half_life_turns", self.half_life_turns)
         for name, half_life in self.half_lives.items():
             _seconds(f"half_lives[{name!r}]", half_life)
             if self.half_life_turns is not None and isinstance(half_life, timedelta):
-                raise ConfigError("half-lives are turns where half_life_turns is given", subject=name)
+                raise ConfigError(
+                    "half-lives are turns where half_life_turns is given",
+                    subject=name,
+                    remedy="Give a number of turns.",
+                )
 
     def decay(self, age: HalfLife, *, kind: str | None = None) -> float:
         """The weight at an age (a duration or seconds; turns where `half_life_turns` is given) for a type."""
@@ -171,7 +177,7 @@ def _choice(name: str, value: object, known: tuple[str, ...]) -> None:
 
 def _share(name: str, value: object) -> None:
     if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0.0 <= float(value) <= 1.0:
-        raise ConfigError(f"{name} must be between 0 and 1", subject=str(value))
+        raise ConfigError(f"{name} must be between 0 and 1", subject=str(value), remedy="Give a share from 0 to 1.")
 
 
 def _seconds(name: str, value: object) -> None:

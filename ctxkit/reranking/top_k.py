@@ -24,7 +24,7 @@ class TopK:
 
     def __post_init__(self) -> None:
         if self.k < 1:
-            raise ConfigError("k must be at least 1", subject=str(self.k))
+            raise ConfigError("k must be at least 1", subject=str(self.k), remedy="Give 1 or more.")
 
     def __call__(self, query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
         return ordered(candidates)[: self.k]
