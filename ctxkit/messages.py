@@ -31,6 +31,11 @@ class Part:
     text: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        _check(self.kind, str, "a part's kind")
+        _check(self.text, str, "a part's text", remedy='Give a text; a part without one has "".')
+        _check(self.data, Mapping, "a part's data", remedy="Give a dict of JSON values.")
+
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
@@ -39,6 +44,17 @@ class ToolCall:
     id: str
     name: str
     arguments: str = "{}"
+
+    def __post_init__(self) -> None:
+        _check(self.id, str, "a tool call's id")
+        _check(self.name, str, "a tool call's name", subject=self.id)
+        _check(
+            self.arguments,
+            str,
+            "a tool call's arguments",
+            subject=self.id,
+            remedy="Give the JSON text that the model wrote; json.dumps(arguments) makes it from a dict.",
+        )
 
     def to_openai(self) -> dict[str, Any]:
         return {
@@ -54,12 +70,16 @@ class Message:
 
     Args:
         role: `system`, `user`, `assistant` or `tool`.
-        content: a text, or parts.
-        tool_calls: what an assistant message asks for.
+        content: a text, or parts; a list of parts becomes a tuple.
+        tool_calls: what an assistant message asks for; a list becomes a tuple.
         tool_call_id: the call that a tool message answers.
         id: unique in its session; appending the same id twice changes nothing.
         sequence: the order in its session, given by the store; 0 while unsaved.
         created_at: aware, or None.
+
+    Raises:
+        HistoryError: a field has a type that could not be stored, counted or sent, or that its role does not have.
+        ConfigError: the role is unknown, or `created_at` is not aware.
     """
 
     role: Role
@@ -72,8 +92,10 @@ class Message:
     created_at: datetime | None = None
 
     def __post_init__(self) -> None:
+        _check(self.id, str, "a message's id")
         if self.role not in ROLES:
             raise ConfigError(f"unknown role {self.role!r}", subject=self.id, remedy=f"Use one of: {', '.join(ROLES)}.")
+        self._check_types()
         if self.tool_calls and self.role != "assistant":
             raise HistoryError(
                 f"a {self.role} message cannot ask for tool calls",
@@ -89,6 +111,32 @@ class Message:
         if self.created_at is not None and self.created_at.tzinfo is None:
             raise ConfigError("created_at has no time zone", subject=self.id, remedy="Give an aware datetime.")
 
+    def _check_types(self) -> None:
+        """Refuse here what would fail on every later turn, once it is stored."""
+        if isinstance(self.content, list):
+            object.__setattr__(self, "content", tuple(self.content))
+        if isinstance(self.tool_calls, list):
+            object.__setattr__(self, "tool_calls", tuple(self.tool_calls))
+        remedy = 'Give a text ("" for none) or parts; Message.from_openai() reads dicts.'
+        _check(self.content, (str, tuple), "a message's content", subject=self.id, remedy=remedy)
+        if not isinstance(self.content, str):
+            for part in self.content:
+                _check(part, Part, "a part of a message's content", subject=self.id, remedy=remedy)
+        remedy = "Give ToolCall objects; Message.from_openai() reads dicts."
+        _check(self.tool_calls, tuple, "a message's tool_calls", subject=self.id, remedy=remedy)
+        for call in self.tool_calls:
+            _check(call, ToolCall, "a call of a message's tool_calls", subject=self.id, remedy=remedy)
+        _check(self.tool_call_id, (str, type(None)), "a message's tool_call_id", subject=self.id)
+        _check(self.name, (str, type(None)), "a message's name", subject=self.id)
+        _check(self.sequence, int, "a message's sequence", subject=self.id, remedy="Give a whole number.")
+        _check(
+            self.created_at,
+            (datetime, type(None)),
+            "a message's created_at",
+            subject=self.id,
+            remedy="Give an aware datetime.",
+        )
+
     @property
     def parts(self) -> tuple[Part, ...]:
         """The content as parts; an empty text has none."""
@@ -98,8 +146,20 @@ class Message:
 
     @property
     def text(self) -> str:
-        """All text of the content, in order, joined without a separator."""
+        """All text of the content, reasoning included, in order, joined without a separator."""
         return "".join(part.text for part in self.parts)
+
+    @property
+    def visible(self) -> str:
+        """The text that is sent: that of the text parts, in order, joined without a separator; no reasoning.
+
+        Example:
+            >>> Message("assistant", (Part("reasoning", "hm"), Part(text="yes"))).visible
+            'yes'
+        """
+        if isinstance(self.content, str):
+            return self.content
+        return "".join(part.text for part in self.content if part.kind == "text")
 
     @property
     def content_hash(self) -> str:
@@ -109,7 +169,7 @@ class Message:
     def to_openai(self) -> dict[str, Any]:
         """The message in the form of the OpenAI chat API; text parts become one string."""
         parts = self.parts
-        content: Any = self.text
+        content: Any = self.visible
         if any(part.kind not in ("text", "reasoning") for part in parts):
             content = [
                 {"type": "text", "text": part.text}
@@ -120,8 +180,6 @@ class Message:
                 for part in parts
                 if part.kind != "reasoning"
             ]
-        else:
-            content = "".join(part.text for part in parts if part.kind == "text")
         message: dict[str, Any] = {"role": self.role, "content": content}
         if self.name:
             message["name"] = self.name
@@ -172,6 +230,13 @@ class Message:
             id=identity or "",
             created_at=created_at,
         )
+
+
+def _check(
+    value: object, kinds: type | tuple[type, ...], what: str, *, subject: str = "", remedy: str = "Give a text."
+) -> None:
+    if not isinstance(value, kinds):
+        raise HistoryError(f"{what} is {value!r:.60}, of type {type(value).__name__}", subject=subject, remedy=remedy)
 
 
 def _part(item: Mapping[str, Any]) -> Part:

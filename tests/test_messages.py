@@ -95,6 +95,13 @@ class TestRoundTrip:
     def test_reasoning_is_kept_but_not_sent(self) -> None:
         message = Message("assistant", (Part(kind="reasoning", text="hm"), Part(text="yes")))
         assert message.to_openai()["content"] == "yes"
+        assert (message.visible, message.text) == ("yes", "hmyes")
+
+    @given(messages())
+    def test_what_is_visible_is_the_text_that_is_sent(self, message: Message) -> None:
+        content = message.to_openai()["content"] or ""
+        sent = content if isinstance(content, str) else "".join(item.get("text", "") for item in content)
+        assert message.visible == sent
 
     def test_an_id_that_is_null_is_no_id(self) -> None:
         assert Message.from_openai({"role": "user", "content": "x", "id": None}).id == ""
@@ -188,6 +195,49 @@ class TestValidation:
     def test_times_are_aware(self) -> None:
         with pytest.raises(ConfigError, match="no time zone"):
             Message("user", "x", created_at=datetime(2025, 1, 1))
+
+
+class TestTypes:
+    """What would be stored and then fail on every later turn is refused where it is made."""
+
+    @pytest.mark.parametrize(
+        ("kind", "fields", "remedy"),
+        [
+            (Part, {"text": None}, "Give a text"),
+            (Part, {"text": b"x"}, "Give a text"),
+            (Part, {"kind": None}, "Give a text"),
+            (Part, {"kind": "image", "data": "data:,"}, "Give a dict"),
+            (ToolCall, {"id": "1", "name": "f", "arguments": {"x": 1}}, "json.dumps"),
+            (ToolCall, {"id": "1", "name": "f", "arguments": None}, "json.dumps"),
+            (ToolCall, {"id": 1, "name": "f"}, "Give a text"),
+            (ToolCall, {"id": "1", "name": None}, "Give a text"),
+            (Message, {"content": None}, "Message.from_openai"),
+            (Message, {"content": b"bytes"}, "Message.from_openai"),
+            (Message, {"content": [{"type": "text", "text": "x"}]}, "Message.from_openai"),
+            (Message, {"content": ("x",)}, "Message.from_openai"),
+            (Message, {"role": "assistant", "tool_calls": None}, "Message.from_openai"),
+            (Message, {"role": "assistant", "tool_calls": ({"id": "1"},)}, "Message.from_openai"),
+            (Message, {"role": "tool", "tool_call_id": 5}, "Give a text"),
+            (Message, {"name": 5}, "Give a text"),
+            (Message, {"id": None}, "Give a text"),
+            (Message, {"sequence": "4"}, "Give a whole number"),
+            (Message, {"created_at": "2025-01-01"}, "Give an aware datetime"),
+        ],
+    )
+    def test_a_wrong_type_is_refused_with_the_remedy(self, kind: Any, fields: dict[str, Any], remedy: str) -> None:
+        if kind is Message:
+            fields = {"role": "user", **fields}
+        with pytest.raises(HistoryError) as caught:
+            kind(**fields)
+        assert remedy in caught.value.remedy
+        assert "of type" in caught.value.message
+
+    def test_lists_become_tuples(self) -> None:
+        call = ToolCall("1", "f")
+        message = Message("assistant", [Part(text="a")], tool_calls=[call])  # type: ignore[arg-type]
+        assert message == Message("assistant", (Part(text="a"),), tool_calls=(call,))
+        assert message.content == (Part(text="a"),)
+        assert message.tool_calls == (call,)
 
 
 class TestHashes:
