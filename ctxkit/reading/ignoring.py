@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+
+from ctxkit.reading.globs import Matcher, glob_matcher
 
 __all__ = ["IGNORE_FILES", "IgnoreRules", "Rule"]
 
@@ -21,7 +25,9 @@ class Rule(NamedTuple):
     file: str
     ignores: bool
     folders_only: bool
-    regex: object
+    by_name: bool
+    """Whether the last name of a path decides, at any depth, or the whole path."""
+    matches: Matcher
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,7 @@ class IgnoreRules:
         rules: of this folder's own files, in order.
         parent: the rules of the folder above.
 
-    Source: gitignore(5). Globs become regular expressions by pathspec.
+    Source: gitignore(5).
     """
 
     base: str = ""
@@ -76,14 +82,12 @@ class IgnoreRules:
     def match(self, path: str, *, is_folder: bool) -> Rule | None:
         """The rule that ignores `path` (posix, below the outermost), or None. The innermost, last rule decides."""
         level: IgnoreRules | None = self
+        whole = os.fsencode(path)
+        name = whole.rpartition(b"/")[2]
         while level is not None:
-            inside = path[len(level.base) + 1 :] if level.base else path
+            inside = whole[len(os.fsencode(level.base)) + 1 :] if level.base else whole
             for rule in reversed(level.rules):
-                if rule.folders_only and not is_folder:
-                    continue
-                found = rule.regex.match(inside)  # type: ignore[attr-defined]
-                # The group is set where the pattern names a parent of the path rather than the path.
-                if found is not None and found.groupdict().get("ps_d") is None:
+                if (is_folder or not rule.folders_only) and rule.matches(name if rule.by_name else inside):
                     return rule if rule.ignores else None
             level = level.parent
         return None
@@ -94,29 +98,32 @@ def _read(path: Path, label: str) -> tuple[Rule, ...]:
         if not path.is_file():
             return ()
         with path.open("rb") as file:
-            text = file.read(_LIMIT).decode("utf-8-sig", "replace")
+            data = file.read(_LIMIT)
     except OSError:
         return ()  # what rules it has is not known; the files below are reported if they cannot be read either
-    rules = (_rule(line, label) for line in text.split("\n"))
+    rules = (_rule(line, label) for line in data.removeprefix(codecs.BOM_UTF8).split(b"\n"))
     return tuple(rule for rule in rules if rule is not None)
 
 
-def _rule(line: str, label: str) -> Rule | None:
-    from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+def _rule(line: bytes, label: str) -> Rule | None:
+    """The rule of one line; None for a comment, a blank line, and what matches nothing."""
+    line = line.removesuffix(b"\r")
+    if line.startswith(b"#"):
+        return None
+    pattern = _without_blanks(line)
+    ignores = not pattern.startswith(b"!")
+    pattern = pattern.removeprefix(b"!")
+    folders_only = pattern.endswith(b"/")
+    pattern = pattern.removesuffix(b"/")
+    by_name = b"/" not in pattern
+    matches = glob_matcher(pattern.removeprefix(b"/"))
+    if not pattern or matches is None:
+        return None
+    return Rule(line.decode("utf-8", "backslashreplace").strip(), label, ignores, folders_only, by_name, matches)
 
-    line = line.removesuffix("\r")
-    stripped = line.rstrip(" ")
-    if stripped.endswith("\\") and stripped != line:
-        stripped += " "
-    folders_only = stripped.endswith("/")
-    if folders_only:
-        stripped = stripped[:-1]
-    if not stripped.lstrip("!"):
-        return None
-    try:
-        pattern = GitIgnoreSpecPattern(stripped)
-    except ValueError:
-        return None  # git ignores what is no pattern, too
-    if pattern.include is None or pattern.regex is None:
-        return None
-    return Rule(line.strip(), label, bool(pattern.include), folders_only, pattern.regex)
+
+def _without_blanks(line: bytes) -> bytes:
+    """Without the spaces at its end; one with a backslash before it stays."""
+    stripped = line.rstrip(b" ")
+    backslashes = len(stripped) - len(stripped.rstrip(b"\\"))
+    return line[: len(stripped) + 1] if backslashes % 2 else stripped
