@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -9,9 +10,11 @@ __all__ = ["front_matter"]
 
 _OPENING = re.compile(r"---[ \t]*\r?\n")
 _CLOSING = re.compile(r"^(?:---|\.\.\.)[ \t]*$\r?\n?", re.MULTILINE)
-_KEY = re.compile(r"""(?:"([^"]+)"|'([^']+)'|([^\s#:'"\-\[\]{},&*!|>%@`][^:#]*?))\s*:(?:\s+(.*))?$""")
+_KEY = re.compile(r"""(?:"([^"]+)"|'([^']+)'|([^\s#:'"\-\[\]{},&*!|>%@`][^:#]*+))\s*+:(?:\s+(.*))?$""")
 _ITEM = re.compile(r"-(?:\s+(.*))?$")
-_NUMBER = re.compile(r"[-+]?(?:\d+|\d*\.\d+|\d+\.\d*)(?:[eE][-+]?\d+)?")
+# An exponent needs a point or a sign before it is one (YAML 1.1): 7e12345 and 1234e56 are names of commits.
+_NUMBER = re.compile(r"[-+]?(?:\d+(?:[eE][-+]\d+)?|(?:\d*\.\d+|\d+\.\d*)(?:[eE][-+]?\d+)?)")
+_LIST_ITEM = re.compile(r"""\s*+("(?:[^"\\]|\\.)*+"|'(?:[^']|'')*+'|[^\s,"'\[\]{}][^,\[\]{}]*+|)\s*+(?:,|$)""")
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None, "~": None, "": None}
 _LIMIT = 1 << 16
 
@@ -20,8 +23,9 @@ def front_matter(text: str) -> tuple[dict[str, Any], int]:
     """The fields at the top of `text` between two lines `---`, and where the body starts; ({}, 0) without any.
 
     Reads `key: value`, quoted texts, numbers, booleans, null, lists on one line or one item a line, and block texts
-    (`|`, `>`). A date stays text. What is deeper than that (nested maps, anchors) is kept as the text it is. A block
-    that holds anything but fields is a horizontal rule and some prose, not front matter.
+    (`|`, `>`). A date stays text, and so does a number that is none to a store (`1.0e999`, `nan`). What is deeper than
+    that (nested lists and maps, anchors) is kept as the text it is. A block that holds anything but fields is a
+    horizontal rule and some prose, not front matter. Linear in the block, which is at most 64 KiB.
     """
     opening = _OPENING.match(text)
     if opening is None:
@@ -48,7 +52,7 @@ def _fields(lines: list[str]) -> dict[str, Any] | None:
         while position < len(lines) and (not lines[position].strip() or lines[position][0] in " \t-"):
             nested.append(lines[position])
             position += 1
-        key = next(group for group in match.groups()[:3] if group is not None)
+        key = next(group for group in match.groups()[:3] if group is not None).rstrip()
         fields[key] = _value(_without_comment(match[4] or ""), nested)
     return fields
 
@@ -69,21 +73,35 @@ def _value(inline: str, nested: list[str]) -> Any:
 
 def _scalar(text: str) -> Any:
     text = text.strip()
+    if len(text) >= 2 and text[0] == "[" and text[-1] == "]":
+        items = _split(text[1:-1])
+        return text if items is None else [_plain(item) for item in items]
+    return _plain(text)
+
+
+def _plain(text: str) -> Any:
     if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
         body = text[1:-1]
         return body.replace("''", "'") if text[0] == "'" else body.replace('\\"', '"').replace("\\\\", "\\")
-    if len(text) >= 2 and text[0] == "[" and text[-1] == "]":
-        return [_scalar(item) for item in _split(text[1:-1])]
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     # Above 15 digits a float would lose some, and a phone number or key is no number anyway.
     if len(text) <= 15 and _NUMBER.fullmatch(text) and not re.match(r"[-+]?0\d", text):
-        return int(text) if text.lstrip("+-").isdigit() else float(text)
+        number = int(text) if text.lstrip("+-").isdigit() else float(text)
+        return number if math.isfinite(number) else text
     return text
 
 
-def _split(text: str) -> list[str]:
-    items = [match[0].strip() for match in re.finditer(r"""(?:"[^"]*"|'[^']*'|[^,"'])+""", text)]
+def _split(text: str) -> list[str] | None:
+    """The items between commas, quotes still on; None where the list is not flat."""
+    items: list[str] = []
+    position = 0
+    while position < len(text):
+        match = _LIST_ITEM.match(text, position)
+        if match is None:
+            return None
+        items.append(match[1].strip())
+        position = match.end()
     return [item for item in items if item]
 
 

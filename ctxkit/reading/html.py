@@ -1,4 +1,4 @@
-"""HTML to Markdown: headings, lists, tables and code stay what they are; scripts and styles go."""
+"""HTML to Markdown: headings, lists, tables and code stay what they are; scripts, styles and menus go."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from ctxkit.settings import require
 __all__ = ["HtmlReader", "html_to_markdown"]
 
 # What a page shows to no reader, or shows as controls.
-_DROPPED = ("script", "style", "noscript", "template", "svg", "canvas", "iframe", "object", "head", "form", "button")
+_DROPPED = (
+    *("script", "style", "noscript", "template", "svg", "canvas", "iframe", "object", "head", "form", "button"),
+    "nav",  # a menu is the same on every page, and says nothing of this one
+)
 _BLANK_LINES = re.compile(r"\n[ \t]*(?:\n[ \t]*)+\n")
 _BLOCK_START = re.compile(r"^(\s*)(#{1,6}\s|```|~~~)")
 _LANGUAGE = re.compile(r"(?:language|lang|highlight-source)-([\w+#-]+)")
@@ -57,8 +60,9 @@ def html_to_markdown(markup: str, *, source: str = "") -> tuple[str, str, int]:
         title = " ".join(soup.title.get_text().split()) if soup.title else ""
         for element in soup(list(_DROPPED)):
             element.decompose()
-        for hidden in soup.find_all(attrs={"hidden": True}):
-            hidden.decompose()
+        for unseen in ({"hidden": True}, {"role": "navigation"}):
+            for element in soup.find_all(attrs=unseen):
+                element.decompose()
         try:
             text = _converter()(
                 heading_style="ATX",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import time
 import zipfile
 from datetime import UTC, datetime
 
@@ -24,6 +25,7 @@ from ctxkit.reading import (
     TextReader,
     read_bytes,
 )
+from ctxkit.storage import Store
 from ctxkit.testing import ReaderConformance
 from tests.reading import files
 from tests.strategies import texts
@@ -185,6 +187,51 @@ def test_a_date_that_cannot_be_read_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("7e12345", "7e12345"),
+        ("1234e56", "1234e56"),
+        ("1e999", "1e999"),
+        ("-1.0e+999", "-1.0e+999"),
+        ("nan", "nan"),
+        (".nan", ".nan"),
+        ("-inf", "-inf"),
+        ("-.inf", "-.inf"),
+        ("Infinity", "Infinity"),
+        ("1.5e3", 1500.0),
+        ("2e+3", 2000.0),
+        ("[7e12345, 1, x]", ["7e12345", 1, "x"]),
+        ("""["a, b", 'it''s', c d,]""", ["a, b", "it's", "c d"]),
+        ("[it's, b]", ["it's", "b"]),
+        ("[]", []),
+        ("[[1, 2], 3]", "[[1, 2], 3]"),
+        ("[{a: 1}]", "[{a: 1}]"),
+        ('["open, 1]', '["open, 1]'),
+    ],
+)
+def test_what_front_matter_makes_of_a_value(written: str, value: object, store: Store) -> None:
+    document = read_bytes(f"---\nx: {written}\n---\nbody".encode(), source="a.md")
+    assert document.metadata["x"] == value
+    assert type(document.metadata["x"]) is type(value)
+    store.documents.put(document, [], recipe="r")
+    assert store.documents.get(document.id).metadata["x"] == value
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["a: " + "[" * 20_000, "a: " + "[" * 20_000 + "]" * 20_000, "a" + " " * 60_000 + "b", "a: " + "'\"" * 30_000,
+     "a: [" + "' " * 30_000 + "]", "a: [" + " " * 60_000 + "x", "a: [" + "b " * 30_000 + "]", "a:" + " #" * 30_000,
+     '"' * 60_000, "a: [" + '"\\' * 30_000 + "]"],
+    ids=range(10),
+)  # fmt: skip
+def test_hostile_front_matter_is_read_at_once(line: str) -> None:
+    started = time.perf_counter()
+    document = read_bytes(f"---\n{line}\n---\nbody".encode(), source="a.md")
+    assert time.perf_counter() - started < 1.0
+    assert line in document.text
+
+
+@pytest.mark.parametrize(
     ("text", "title"),
     [
         ("# One\n", "One"),
@@ -219,6 +266,16 @@ def test_html_keeps_structure_and_drops_what_no_reader_sees() -> None:
         assert wanted in text
     for unwanted in ("alert", "color", "no script", "example.org", "The key"):
         assert unwanted not in text
+
+
+def test_menus_are_no_text() -> None:
+    page = """<body><header><h1>Keys</h1><nav><ul><li><a href=/>Home menu</a></li></ul></nav></header>
+    <div role="navigation">Side menu</div><div hidden><nav>Hidden menu</nav></div>
+    <main><p>Rotate them.</p><nav>Next page menu</nav></main></body>"""
+    text = read_bytes(page.encode(), source="k.html").text
+    assert "menu" not in text
+    assert "# Keys" in text
+    assert "Rotate them." in text
 
 
 def test_html_that_people_write() -> None:
