@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from ctxkit.documents import Source
@@ -36,22 +35,16 @@ class Answer:
     prompt: Prompt
 
 
-def cite(prompt: Prompt, answer: str, text_of: Callable[[str], str]) -> tuple[Citation, ...]:
+def cite(prompt: Prompt, answer: str) -> tuple[Citation, ...]:
     """The spans of the prompt's documents that the answer marks as `[n]`, or all of them where it marks none.
 
-    Args:
-        text_of: gives the text of a document by its id; called once for each.
+    The texts are what the model saw, whatever has become of the documents since.
     """
     contexts = [segment for segment in prompt.segments if segment.section == "context" and segment.sources]
     marked = {int(number) for number in re.findall(r"\[(\d{1,4})\]", answer)} & set(range(1, len(contexts) + 1))
-    texts: dict[str, str] = {}
-    citations: list[Citation] = []
-    for number, segment in enumerate(contexts, 1):
-        if marked and number not in marked:
-            continue
-        for source in segment.sources:
-            if source.document_id not in texts:
-                texts[source.document_id] = text_of(source.document_id)
-            text = source.span.slice(texts[source.document_id])
-            citations.append(Citation(number, source, text, cited=bool(marked)))
-    return tuple(citations)
+    return tuple(
+        Citation(number, source, text, cited=bool(marked))
+        for number, segment in enumerate(contexts, 1)
+        if not marked or number in marked
+        for source, text in segment.quotes
+    )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from ctxkit.checking import check_kind, check_whole
 from ctxkit.errors import ConfigError
 
 __all__ = [
@@ -114,14 +115,16 @@ def total_length(spans: Iterable[Span]) -> int:
     return sum(span.length for span in merge_spans(spans))
 
 
-def _utc(moment: datetime | None, what: str) -> datetime | None:
-    if moment is not None and moment.tzinfo is None:
+def _check_moment(moment: datetime | None, what: str) -> None:
+    if moment is None:
+        return
+    check_kind(moment, datetime, what, remedy="Give an aware datetime, for example in UTC.")
+    if moment.tzinfo is None:
         raise ConfigError(
             f"{what} has no time zone",
             subject=moment.isoformat(),
             remedy="Give an aware datetime, for example in UTC.",
         )
-    return moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +148,10 @@ class Document:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _utc(self.created_at, "created_at")
+        for name in ("id", "text", "source", "title"):
+            check_kind(getattr(self, name), str, f"a document's {name}", remedy="Give a str; bytes must be decoded.")
+        check_kind(self.metadata, Mapping, "a document's metadata", remedy="Give a mapping of JSON values.")
+        _check_moment(self.created_at, "created_at")
 
     @classmethod
     def from_text(
@@ -158,6 +164,8 @@ class Document:
         metadata: Mapping[str, Any] | None = None,
     ) -> Document:
         """A document whose id derives from its source, or from its text where it has none."""
+        for name, value in (("text", text), ("source", source)):
+            check_kind(value, str, f"a document's {name}", remedy="Give a str; bytes must be decoded.")
         return cls(
             id=document_id(source or text),
             text=text,
@@ -185,8 +193,19 @@ def document_id(source: str) -> str:
 
 
 def content_hash(value: Any) -> str:
-    """SHA-256 of the canonical JSON of `value`: keys sorted, no spaces, ASCII only."""
-    canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=str)
+    """SHA-256 of the canonical JSON of `value`: keys sorted, no spaces, ASCII only.
+
+    Raises:
+        ConfigError: `value` is not JSON (another type, NaN, a circle, keys that are not text).
+    """
+    try:
+        canonical = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(
+            f"not JSON ({type(error).__name__}: {error})",
+            subject=repr(value)[:60] if not isinstance(error, RecursionError) else "",
+            remedy="Use text, finite numbers, booleans, None, lists, and mappings with text keys.",
+        ) from error
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 
 
@@ -267,7 +286,11 @@ class Query:
     room: int | None = None
 
     def __post_init__(self) -> None:
-        _utc(self.now, "now")
+        check_kind(self.text, str, "the question", remedy="Give a str.")
+        check_kind(self.filters, Mapping, "filters", remedy='Give a mapping such as {"source": "docs/*"}.')
+        _check_moment(self.now, "now")
+        if self.room is not None:
+            check_whole(self.room, "room", minimum=0)
 
 
 class Source(NamedTuple):

@@ -9,12 +9,14 @@ from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ctxkit.answers import Answer, cite
+from ctxkit.checking import check_kind, check_whole
+from ctxkit.composing import budget_for, instance_of, stage_of
 from ctxkit.documents import Candidate, Document, Query
-from ctxkit.errors import ConfigError, CtxkitError, ProviderError
-from ctxkit.ingest import Ingestion, IngestReport, vanished
+from ctxkit.errors import ConfigError, ProviderError
+from ctxkit.ingest import Ingestion, IngestReport, below, vanished
 from ctxkit.messages import Message
 from ctxkit.prompts import Budget, Completion, CompletionDelta, CompletionOptions, Prompt
 from ctxkit.protocols import ChatCounter, Chunker, Embedder, EntityExtractor, Model, Retriever, Stage, Window
@@ -42,7 +44,7 @@ class ContextEngine:
             None for lexical retrieval only.
         extractor: any `EntityExtractor`; its entities are stored with the chunks.
         retriever: any `Retriever`; default the hybrid of dense and lexical.
-        stages: rerankers and compressors, run in this order on what the retriever found.
+        stages: rerankers and compressors, or registered names, run in this order on what the retriever found.
         window: what of a session's history is sent; default the newest whole exchanges that fit.
         candidates: how many chunks to retrieve for a prompt.
 
@@ -62,15 +64,14 @@ class ContextEngine:
         embedder: Embedder | str | None = "auto",
         extractor: EntityExtractor | None = None,
         retriever: Retriever | None = None,
-        stages: Sequence[Stage] = (),
+        stages: Sequence[Stage | str] = (),
         window: Window | None = None,
         candidates: int = 20,
     ) -> None:
-        if candidates < 1:
-            raise ConfigError(f"candidates is {candidates}", remedy="Retrieve at least one.")
+        check_whole(candidates, "candidates", minimum=1)
         self.store = store
         self.extractor = extractor
-        self.stages = tuple(stages)
+        self.stages = tuple(map(stage_of, stages))
         self.candidates = candidates
         self._chunker = chunker
         self._embedder = embedder
@@ -89,7 +90,9 @@ class ContextEngine:
         """
         from ctxkit.storage import Store
 
-        return cls(Store.open(url or default_store(), tenant=tenant or default_tenant(), create=create), **parts)
+        address = default_store() if url is None else url
+        name = default_tenant() if tenant is None else tenant
+        return cls(Store.open(address, tenant=name, create=create), **parts)
 
     def close(self) -> None:
         self.store.close()
@@ -104,7 +107,9 @@ class ContextEngine:
 
     @cached_property
     def chunker(self) -> Chunker:
-        return create("chunker", self._chunker) if isinstance(self._chunker, str) else self._chunker
+        if isinstance(self._chunker, str):
+            return cast(Chunker, create("chunker", self._chunker))
+        return instance_of(self._chunker, "chunker")
 
     @cached_property
     def embedder(self) -> Embedder | None:
@@ -113,7 +118,9 @@ class ContextEngine:
             return create("embedder", "minilm") if found else None
         if self._embedder == "none":
             return None
-        return create("embedder", self._embedder) if isinstance(self._embedder, str) else self._embedder
+        if isinstance(self._embedder, str):
+            return cast(Embedder, create("embedder", self._embedder))
+        return None if self._embedder is None else instance_of(self._embedder, "embedder")
 
     @cached_property
     def retriever(self) -> Retriever:
@@ -169,11 +176,17 @@ class ContextEngine:
         """
         from ctxkit.reading import read_paths
 
-        roots = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
-        items = read_paths(roots)
-        report, seen = self._ingestion(on_document).run(items)
+        check_kind(paths, (str, Path, Iterable), "paths", remedy="Give a path, or several.")
+        given = [paths] if isinstance(paths, str | Path) else list(paths)
+        for path in given:
+            check_kind(path, (str, Path), "a path", remedy="Give a str or a Path.")
+            if not str(path):
+                raise ConfigError("a path is empty", remedy='Name a file or a folder; "." is the current one.')
+        roots = [Path(path) for path in given]
+        stored = below(self.store, roots) if prune else {}
+        report, seen = self._ingestion(on_document).run(read_paths(roots))
         if prune:
-            gone = vanished(self.store, roots, seen, report)
+            gone = vanished(self.store, stored, seen, report)
             report.deleted = self.store.documents.delete(gone) if gone else 0
         return report
 
@@ -198,7 +211,8 @@ class ContextEngine:
         self, text: str, k: int = 10, *, filters: Mapping[str, Any] | None = None, now: datetime | None = None
     ) -> list[Candidate]:
         """The best `k` chunks for a question, after every stage, best first."""
-        query = Query(text, now=now, filters=dict(filters or {}), tenant=self.store.tenant)
+        check_whole(k, "k", minimum=1)
+        query = Query(text, now=now, filters={} if filters is None else filters, tenant=self.store.tenant)
         return self._candidates(query, max(k, self.candidates if self.stages else k), Trace())[:k]
 
     def _candidates(self, query: Query, k: int, trace: Trace) -> list[Candidate]:
@@ -256,16 +270,18 @@ class ContextEngine:
 
         counter, window = self.target(model)
         trace = Trace()
-        query = Query(question, now=now, filters=dict(filters or {}), session=session, tenant=self.store.tenant)
+        query = Query(
+            question, now=now, filters={} if filters is None else filters, session=session, tenant=self.store.tenant
+        )
         return assemble(
             query,
             template=self._template(template),
             payload=payload or {},
-            history=self.store.sessions.messages(session) if session else (),
+            history=self.store.sessions.messages(session) if session is not None else (),
             candidates=candidates
             if candidates is not None
             else lambda asked: self._candidates(asked, self.candidates, trace),
-            budget=_budget(budget, window),
+            budget=budget_for(budget, window, limited=model is not None),
             counter=counter,
             window=self.window,
             tools=tools,
@@ -335,7 +351,9 @@ class ContextEngine:
         assembly: dict[str, Any],
     ) -> tuple[Prompt, Model, CompletionOptions]:
         target = self.model(model)
-        budget = _budget(assembly.pop("budget", None), target.window)
+        if session is not None:  # what cannot be stored is refused before the model is asked
+            self.store.sessions.check(session, [Message("user", question)])
+        budget = budget_for(assembly.pop("budget", None), target.window, limited=True)
         room = budget.reserve_output or budget.max_tokens
         options = options or CompletionOptions(max_tokens=room)
         if options.max_tokens > room:
@@ -343,21 +361,11 @@ class ContextEngine:
         return self.assemble(question, session=session, model=target, budget=budget, **assembly), target, options
 
     def _answered(self, question: str, session: str | None, prompt: Prompt, completion: Completion) -> Answer:
-        if session:
-            self.store.sessions.append(
-                session,
-                [
-                    Message("user", question),
-                    Message("assistant", completion.text, tool_calls=completion.tool_calls),
-                ],
-            )
-        return Answer(completion.text, cite(prompt, completion.text, self._text), completion, prompt)
-
-    def _text(self, document_id: str) -> str:
-        try:
-            return self.store.documents.get(document_id).text
-        except CtxkitError:  # deleted since, or a candidate that was never stored: the span is still named
-            return ""
+        if session is not None:
+            said = Message("assistant", completion.text, tool_calls=completion.tool_calls)
+            stored = any(segment.section == "question" and segment.message_id for segment in prompt.segments)
+            self.store.sessions.append(session, [said] if stored else [Message("user", question), said])
+        return Answer(completion.text, cite(prompt, completion.text), completion, prompt)
 
     # Async twins: the work is CPU and database, so each runs in a thread.
 
@@ -400,10 +408,3 @@ class ContextEngine:
         if completion is None:
             raise ProviderError("the stream ended without a completion", subject=target.name, remedy="Ask again.")
         yield await asyncio.to_thread(self._answered, question, session, prompt, completion)
-
-
-def _budget(budget: Budget | int | None, window: int) -> Budget:
-    if isinstance(budget, Budget):
-        return budget
-    size = window if budget is None else budget
-    return Budget(size, reserve_output=min(1024, size // 4))

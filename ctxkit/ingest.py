@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.checking import check_kind
 from ctxkit.documents import Chunk, Document, Entity, content_hash
-from ctxkit.errors import CtxkitError
+from ctxkit.errors import CtxkitError, NotFoundError
 from ctxkit.protocols import Chunker, Embedder, EntityExtractor
 from ctxkit.reading import Failed, Skipped
 
 if TYPE_CHECKING:
     from ctxkit.storage import Store
 
-__all__ = ["IngestReport", "Ingestion", "recipe", "vanished"]
+__all__ = ["IngestReport", "Ingestion", "below", "recipe", "vanished"]
 
 BATCH = 32
 """Documents that are chunked and embedded together; each is still committed alone."""
@@ -70,6 +72,7 @@ class Ingestion:
         for batch in _batches(items, BATCH):
             documents: dict[str, Document] = {}
             for item in batch:
+                check_kind(item, (Document, Skipped, Failed), "an item", remedy="Ingest Documents.")
                 if isinstance(item, Skipped):
                     report.skipped.append((item.source, item.reason))
                 elif isinstance(item, Failed):
@@ -87,11 +90,11 @@ class Ingestion:
         chunked: list[tuple[Document, list[Chunk]]] = []
         for document in documents.values():
             state = states.get(document.id)
-            if state is not None and (state.content_hash, state.recipe) == (document.content_hash, made_by):
-                report.unchanged += 1
-                self._progress(document, report)
-                continue
             try:
+                if state is not None and (state.content_hash, state.recipe) == (document.content_hash, made_by):
+                    report.unchanged += 1
+                    self._progress(document, report)
+                    continue
                 chunked.append((document, self._chunks(document)))
             except CtxkitError as error:
                 report.failed.append((document.source or document.id, str(error)))
@@ -161,27 +164,40 @@ class Ingestion:
             self.on_document(document.source, report)
 
 
-def vanished(store: Store, roots: Sequence[Path], seen: Collection[str], report: IngestReport) -> list[str]:
-    """The ids of the stored documents below `roots` that a run did not see.
+def below(store: Store, roots: Sequence[Path]) -> dict[str, str]:
+    """The ids of the stored documents whose source is at or below one of `roots`, with their sources."""
+    return {info.id: info.source for info in store.documents.list() if _is_under(info.source, roots)}
 
-    What was skipped or could not be read may still be there: it is kept, and a folder that failed keeps everything
-    below it.
+
+def vanished(store: Store, stored: Mapping[str, str], seen: Collection[str], report: IngestReport) -> list[str]:
+    """The ids among `stored` (see `below`, asked before the run) whose files are gone.
+
+    Only documents that were read from a file count, and only where there is no file any more: what a run skipped, or
+    another process has put there meanwhile, stays. A path that could not be read keeps everything below it.
     """
-    skipped = {source for source, _ in report.skipped}
     failed = [Path(source) for source, _ in report.failed]
     return [
-        info.id
-        for info in store.documents.list()
-        if info.id not in seen
-        and info.source not in skipped
-        and _is_under(info.source, roots)
-        and not _is_under(info.source, failed)
+        id_
+        for id_, source in stored.items()
+        if id_ not in seen
+        and not os.path.lexists(source)
+        and not _is_under(source, failed)
+        and _was_a_file(store, id_, source)
     ]
 
 
 def _is_under(source: str, roots: Sequence[Path]) -> bool:
     path = Path(source)
+    if not source:
+        return False
     return any(path == root or root in path.parents or (root == Path(".") and not path.is_absolute()) for root in roots)
+
+
+def _was_a_file(store: Store, id_: str, source: str) -> bool:
+    try:
+        return store.documents.get(id_).metadata.get("path") == source
+    except NotFoundError:
+        return False
 
 
 def recipe(chunker: Chunker, embedder: Embedder | None, extractor: EntityExtractor | None = None) -> str:

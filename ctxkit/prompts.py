@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ctxkit.checking import check_kind, check_number, check_whole
 from ctxkit.documents import GAP, Source, Span
 from ctxkit.errors import ConfigError
 from ctxkit.messages import Message, Role, ToolCall
@@ -45,10 +46,14 @@ class Section:
     priority: int = 0
 
     def __post_init__(self) -> None:
-        if self.min < 0 or (self.max is not None and self.max < self.min):
+        check_whole(self.min, "min", minimum=0)
+        if self.max is not None:
+            check_whole(self.max, "max", minimum=0)
+        if self.share is not None:
+            check_number(self.share, "share", minimum=0, maximum=1, remedy="A share is a number from 0 to 1.")
+        check_kind(self.priority, int, "priority", remedy="Give a whole number.")
+        if self.max is not None and self.max < self.min:
             raise ConfigError(f"min {self.min} and max {self.max} do not fit together", remedy="Need 0 <= min <= max.")
-        if self.share is not None and not 0 <= self.share <= 1:
-            raise ConfigError(f"share is {self.share}", remedy="A share is a number from 0 to 1.")
 
     def cap(self, room: int) -> int:
         """The most tokens the section may have when `room` tokens are free for content."""
@@ -79,9 +84,12 @@ class Budget:
     sections: Mapping[str, Section] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.max_tokens <= 0:
-            raise ConfigError(f"max_tokens is {self.max_tokens}", remedy="A budget needs at least one token.")
-        if not 0 <= self.reserve_output < self.max_tokens:
+        check_whole(self.max_tokens, "max_tokens", minimum=1)
+        check_whole(self.reserve_output, "reserve_output", minimum=0)
+        check_kind(self.sections, Mapping, "sections", remedy='Give a mapping such as {"history": Section(max=2_000)}.')
+        for name, section in self.sections.items():
+            check_kind(section, Section, f"the section {name}", remedy="Give a Section.")
+        if self.reserve_output >= self.max_tokens:
             raise ConfigError(
                 f"reserve_output is {self.reserve_output} and max_tokens {self.max_tokens}",
                 remedy="The answer's reserve must be at least 0 and smaller than the window.",
@@ -125,6 +133,16 @@ class Segment:
     def is_fence(self) -> bool:
         """Whether the segment is one of the fences that assembly writes around documents."""
         return self.section == "context" and self.trust == "trusted" and self.template is None and not self.sources
+
+    @property
+    def quotes(self) -> tuple[tuple[Source, str], ...]:
+        """Each source with the part of `text` that it holds."""
+        found: list[tuple[Source, str]] = []
+        offset = 0
+        for source in self.sources:
+            found.append((source, self.text[offset : offset + source.span.length]))
+            offset += source.span.length + len(GAP)
+        return tuple(found)
 
     def locate(self, start: int, end: int) -> tuple[Source, ...]:
         """The document spans behind the characters `[start, end)` of `text`; gaps have none.
@@ -262,15 +280,16 @@ class CompletionOptions:
     timeout: float = 120.0
 
     def __post_init__(self) -> None:
-        if self.max_tokens < 1:
-            raise ConfigError(f"max_tokens is {self.max_tokens}", remedy="An answer needs at least one token.")
-        if self.temperature < 0 or not 0 < self.top_p <= 1:
-            raise ConfigError(
-                f"temperature is {self.temperature} and top_p {self.top_p}",
-                remedy="Need temperature >= 0, 0 < top_p <= 1.",
-            )
-        if self.timeout <= 0:
-            raise ConfigError(f"timeout is {self.timeout}", remedy="A timeout is a positive number of seconds.")
+        if isinstance(self.stop, str):
+            raise ConfigError("stop is a str", subject=self.stop, remedy='Give a tuple, such as ("END",).')
+        check_whole(self.max_tokens, "max_tokens", minimum=1)
+        check_number(self.temperature, "temperature", minimum=0)
+        check_number(self.top_p, "top_p", minimum=0, maximum=1)
+        check_number(self.timeout, "timeout", minimum=0)
+        if self.seed is not None:
+            check_kind(self.seed, int, "seed", remedy="Give a whole number.")
+        if not self.top_p or not self.timeout:
+            raise ConfigError(f"top_p is {self.top_p} and timeout {self.timeout}", remedy="Both must be above 0.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,26 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from ctxkit import Answer, Budget, BudgetError, Candidate, ContextEngine, Document, Message, Query
-from ctxkit.errors import ConfigError, EmbeddingError
+from ctxkit import (
+    Answer,
+    Budget,
+    BudgetError,
+    Candidate,
+    CompletionOptions,
+    ContextEngine,
+    Document,
+    Message,
+    Query,
+    Section,
+    Span,
+)
+from ctxkit.errors import ConfigError, EmbeddingError, StorageError
 from ctxkit.reranking import TimeDecay
 from ctxkit.storage import Store
 from ctxkit.testing import EchoModel, HashEmbedder
@@ -217,3 +230,122 @@ def test_documents_may_come_from_a_generator(store: Store) -> None:
     many = [Document.from_text(f"Document number {n}.", source=f"d{n}") for n in range(70)]
     assert engine.ingest_documents(iterate(many)).added == 70
     assert engine.ingest_documents(iterate(many)).unchanged == 70
+
+
+def test_pruning_deletes_only_what_was_a_file_and_is_gone(store: Store, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    engine = ContextEngine(store, embedder=None)
+    given = ["https://example.com/a", "crm:contact/17", "stdin.txt", ""]
+    engine.ingest_documents(Document.from_text(f"given {source}", source=source) for source in given)
+    docs = tmp_path / "docs"
+    (docs / "sub").mkdir(parents=True)
+    (docs / "a.md").write_text("Alpha.")
+    (docs / "sub" / "b.md").write_text("Beta.")
+    assert engine.ingest(".").added == 2
+    (docs / ".gitignore").write_text("sub/\n")
+    assert engine.ingest(".", prune=True).deleted == 0, "an ignored file is still a file"
+
+    def arrive(source: str, report: object) -> None:
+        (docs / "0new.md").write_text("New.")
+        ContextEngine(store, embedder=None).ingest("docs/0new.md")
+
+    (docs / "a.md").write_text("Alpha, changed.")
+    assert engine.ingest(".", prune=True, on_document=arrive).deleted == 0, "what arrives meanwhile stays"
+    (docs / "a.md").unlink()
+    assert engine.ingest(".", prune=True).deleted == 1
+    assert {info.source for info in store.documents.list()} == {*given, "docs/sub/b.md", "docs/0new.md"}
+
+
+def test_an_empty_tenant_is_refused_and_not_the_default(sqlite_url: str) -> None:
+    with pytest.raises(StorageError):
+        ContextEngine.open(sqlite_url, tenant="", embedder=None)
+
+
+def test_citations_quote_what_the_model_saw(engine: ContextEngine) -> None:
+    class Slow(EchoModel):
+        def complete(self, prompt, options=None):
+            engine.ingest_documents([Document.from_text("Totally different.", source="keys.md")])
+            return super().complete(prompt, options)
+
+    answer = engine.ask("how do I rotate a key?", model=Slow())
+    cited = next(citation for citation in answer.citations if citation.source.source == "keys.md")
+    assert cited.text in NOTES["keys.md"]
+    assert "rotate" in cited.text
+    chunk = engine.search("rotate")[0].chunk
+    made_up = Candidate(replace(chunk, id="x:0-5", document_id="x", text="never stored"[:5], span=Span(0, 5)))
+    assert engine.ask("keys?", model=EchoModel(), candidates=[made_up]).citations[0].text == "never"
+
+
+@pytest.mark.parametrize(("question", "session"), [("keys\x00?", "s"), ("keys?", "s" * 600)])
+def test_what_cannot_be_stored_is_refused_before_the_model_is_asked(
+    engine: ContextEngine, question: str, session: str
+) -> None:
+    class Never(EchoModel):
+        def complete(self, prompt, options=None):
+            raise AssertionError("the model was asked")
+
+    with pytest.raises(StorageError):
+        engine.ask(question, model=Never(), session=session)
+
+
+def test_a_question_that_is_stored_already_is_not_stored_twice(engine: ContextEngine) -> None:
+    engine.store.sessions.append("s", [Message("user", "keys?")])
+    engine.ask("keys?", model=EchoModel(), session="s")
+    assert [message.role for message in engine.store.sessions.messages("s")] == ["user", "assistant"]
+
+
+def test_one_document_with_bad_metadata_does_not_stop_the_batch(store: Store) -> None:
+    engine = ContextEngine(store, embedder=None)
+    circle: dict[str, object] = {}
+    circle["self"] = circle
+    engine.ingest_documents([Document.from_text("t", source="z"), Document.from_text("t", source="y")])
+    report = engine.ingest_documents(
+        [
+            Document.from_text("t", source="z", metadata={1: "a", "b": 2}),
+            Document.from_text("t", source="y", metadata=circle),
+            Document.from_text("good", source="x"),
+        ]
+    )
+    assert {source for source, _ in report.failed} == {"z", "y"}
+    assert report.added == 1
+
+
+def test_a_budget_over_the_models_window_is_refused(engine: ContextEngine) -> None:
+    with pytest.raises(ConfigError, match="window"):
+        engine.assemble("keys?", model=EchoModel(window=1_000), budget=2_000)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda engine: ContextEngine(engine.store, stages=[TimeDecay]),
+        lambda engine: ContextEngine(engine.store, stages=[3]),
+        lambda engine: ContextEngine(engine.store, stages=["nonsense"]),
+        lambda engine: ContextEngine(engine.store, embedder=HashEmbedder).search("x"),
+        lambda engine: ContextEngine(engine.store, candidates=1.5),
+        lambda engine: engine.search("x", k=None),
+        lambda engine: engine.search(None),
+        lambda engine: engine.search("x", filters=[1]),
+        lambda engine: engine.ingest(None),
+        lambda engine: engine.ingest(""),
+        lambda engine: engine.ingest_documents([{"text": "x"}]),
+        lambda engine: engine.store.sessions.append("s", [{"role": "user", "content": "x"}]),
+        lambda engine: engine.assemble("x", budget="many"),
+        lambda engine: Budget(1.5),
+        lambda engine: Budget(float("inf")),
+        lambda engine: Budget(10, sections={"context": 5}),
+        lambda engine: Section(min=float("nan")),
+        lambda engine: Section(share="half"),
+        lambda engine: CompletionOptions(stop="END"),
+        lambda engine: CompletionOptions(timeout=float("nan")),
+        lambda engine: CompletionOptions(temperature=None),
+        lambda engine: Document.from_text(b"x"),
+        lambda engine: Document.from_text("x", created_at="2020"),
+        lambda engine: Document.from_text("x", source=3),
+        lambda engine: Query("x", now="today"),
+    ],
+)
+def test_wrong_types_say_what_is_taken(engine: ContextEngine, wrong) -> None:
+    with pytest.raises(ConfigError) as caught:
+        wrong(engine)
+    assert caught.value.remedy

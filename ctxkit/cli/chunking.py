@@ -54,7 +54,7 @@ def chunk(
         say(f"--- {piece.span.start}-{piece.span.end}  {piece.token_count} tokens{heading}")
         say(piece.text)
     if not as_json:
-        say(f"--- {count} chunks, {tokens:,} tokens")
+        say(f"--- {count} {'chunk' if count == 1 else 'chunks'}, {tokens:,} tokens")
 
 
 def add_to(app: typer.Typer) -> None:

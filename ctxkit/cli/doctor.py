@@ -66,12 +66,21 @@ def _store(url: str | None, tenant: str | None) -> list[dict[str, Any]]:
     from ctxkit.settings import default_store, default_tenant
     from ctxkit.storage import Store
 
-    address = url or default_store()
+    address = default_store() if url is None else url
     try:
-        with Store.open(address, tenant=tenant or default_tenant(), create=False) as store:
-            statistics = ", ".join(f"{name} {value}" for name, value in store.statistics().items())
-            problems = [_check("store", False, problem) for problem in store.check()]
-            return problems or [_check(f"store {store.kind}", True, statistics)]
+        with Store.open(address, tenant=default_tenant() if tenant is None else tenant, create=False) as store:
+            statistics = store.statistics()
+            vectors = statistics.pop("embeddings")
+            checks = [_check("store", False, problem) for problem in store.check()]
+            shown = ", ".join(f"{name} {value}" for name, value in statistics.items())
+            checks = checks or [_check(f"store {store.kind}", True, shown)]
+            for fingerprint, space in vectors.items():
+                lacking = statistics["chunks"] - space["count"]
+                detail = f"{space['count']:,} vectors of {space['dimension']} dimensions"
+                if lacking:
+                    detail += f"; {lacking:,} chunks have none and are found by words alone: ingest them again with it"
+                checks.append(_check(f"embedder {fingerprint[:20]}", True, detail))
+            return checks
     except CtxkitError as error:
         return [_check("store", False, str(error))]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -22,6 +21,7 @@ from ctxkit.cli.output import (
     say,
     table,
 )
+from ctxkit.errors import ConfigError
 
 __all__ = ["add_to"]
 
@@ -57,15 +57,18 @@ def ingest(
         def show(source: str, report: Any) -> None:
             step(f"{report.documents} documents, {report.chunks} chunks  {source}")
 
+        if "-" in paths and len(paths) > 1:
+            raise ConfigError("- cannot stand beside other paths", remedy="Ingest standard input alone.")
         if paths == ["-"]:
             report = engine.ingest_documents([read_bytes(sys.stdin.buffer.read(), source=name)], on_document=show)
         else:
-            report = engine.ingest([Path(path) for path in paths], prune=prune, on_document=show)
+            report = engine.ingest(paths, prune=prune, on_document=show)
     if as_json:
         emit(report.to_json())
     else:
+        noun = "document" if report.documents == 1 else "documents"
         say(
-            f"{report.documents} documents: {report.added} added, {report.updated} updated, "
+            f"{report.documents} {noun}: {report.added} added, {report.updated} updated, "
             f"{report.unchanged} unchanged, {report.deleted} deleted; "
             f"{report.chunks} chunks written in {report.seconds:.1f} s"
         )

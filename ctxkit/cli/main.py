@@ -53,20 +53,23 @@ app.add_typer(sessions.app, name="sessions")
 
 def main() -> None:
     """Run the command. Exit codes: 0 done, 1 the work failed, 2 wrong usage, 130 interrupted."""
+    # A stream that the shell has closed is None; what is printed then goes nowhere.
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            nowhere = open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8")  # noqa: SIM115
+            setattr(sys, name, nowhere)
     # Output is UTF-8 whatever the locale says; what UTF-8 cannot carry is shown as ?.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="replace")
     try:
-        app(standalone_mode=True)
-    except CtxkitError as error:
+        app()
+    except Exception as error:
         if "--debug" in sys.argv:
             raise
-        error_line(str(error))
+        if isinstance(error, CtxkitError):
+            error_line(str(error))
+        elif isinstance(error, OSError):
+            error_line(f"{error.filename or 'output'}: {error.strerror or error}")
+        else:
+            error_line(f"unexpected {type(error).__name__}: {error}. Please report it with what --debug shows.")
         sys.exit(2 if isinstance(error, ConfigError) else 1)
-    except BrokenPipeError:
-        # The reader of our output has gone; there is nobody to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    except KeyboardInterrupt:
-        error_line("interrupted")
-        sys.exit(130)

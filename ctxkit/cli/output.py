@@ -104,7 +104,7 @@ def parse_filters(values: Sequence[str]) -> dict[str, Any]:
             raise ConfigError("a filter needs a key and a value", subject=value, remedy="Write --filter KEY=VALUE.")
         try:
             parsed = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             parsed = text
         if isinstance(parsed, dict):
             parsed = text
@@ -138,13 +138,13 @@ def parse_json(value: str | None, *, what: str) -> dict[str, Any]:
 
         try:
             text = Path(value[1:]).read_text(encoding="utf-8")
-        except OSError as error:
+        except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(
-                f"the {what} cannot be read ({error.strerror})", subject=value[1:], remedy="Check the path."
+                f"the {what} cannot be read ({error})", subject=value[1:], remedy="Give a UTF-8 file."
             ) from error
     try:
         parsed = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(
             f"the {what} is not JSON ({error})", subject=value[:60], remedy="Give a JSON object."
         ) from error

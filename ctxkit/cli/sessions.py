@@ -18,7 +18,11 @@ def _store(store: str | None, tenant: str | None, *, create: bool = False) -> An
     from ctxkit.settings import default_store, default_tenant
     from ctxkit.storage import Store
 
-    return Store.open(store or default_store(), tenant=tenant or default_tenant(), create=create)
+    return Store.open(
+        default_store() if store is None else store,
+        tenant=default_tenant() if tenant is None else tenant,
+        create=create,
+    )
 
 
 def _message(message: Message) -> dict[str, Any]:

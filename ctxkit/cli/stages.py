@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from ctxkit.engine import ContextEngine
@@ -29,7 +29,7 @@ def make_stages(
     if half_life is not None:
         from ctxkit.reranking import TimeDecay
 
-        stages.append(TimeDecay(half_life=timedelta(days=half_life)))
+        stages.append(TimeDecay(half_life=half_life * 86_400))
     if diversity is not None:
         from ctxkit.reranking import Diversity
 

@@ -49,7 +49,7 @@ def read_bytes(data: bytes, *, source: str) -> Document:
     document = reader.read(data, source=source)
     if not document.text.strip():
         raise NothingToRead("no text in it, only white space", subject=source)
-    return replace(document, metadata={**document.metadata, "path": source, "size": len(data)})
+    return replace(document, metadata={**document.metadata, "size": len(data)})
 
 
 def read_file(
@@ -70,6 +70,8 @@ def read_file(
     source = source_of(path, root=root)
     data, modified = _load(Path(path), source, max_bytes)
     document = read_bytes(data, source=source)
+    # Only what was a file has a path: pruning asks it whether the file is still there.
+    document = replace(document, metadata={**document.metadata, "path": source})
     if document.created_at is not None:
         return document
     return replace(document, created_at=modified, metadata={**document.metadata, "created_from": "mtime"})

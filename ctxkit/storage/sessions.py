@@ -7,6 +7,7 @@ from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ctxkit.checking import check_kind
 from ctxkit.errors import ConfigError, ConflictError
 from ctxkit.messages import Message, Part, ToolCall
 from ctxkit.storage import tables
@@ -42,12 +43,23 @@ class Sessions:
             ConflictError: an id is stored already with another content.
             StorageError: a text holds NUL or a lone surrogate, or a part's data is not JSON.
         """
+        given = self._checked(session, messages)
+        return self._database.write(self._tenant, lambda scope: _append(scope, session, given)) if given else []
+
+    def check(self, session: str, messages: Sequence[Message] = ()) -> None:
+        """Raise what `append` would raise for this name and these messages, and write nothing."""
+        self._checked(session, messages)
+
+    def _checked(self, session: str, messages: Sequence[Message]) -> list[tuple[Message, Row]]:
         checked_name(session, "the session")
-        given = [
+        for message in messages:
+            check_kind(
+                message, Message, "a message", remedy="Give a Message; Message.from_openai() makes one of a dict."
+            )
+        return [
             (message, _to_row(message, f"message {number} for {session[:60]!r}"))
             for number, message in enumerate(messages, 1)
         ]
-        return self._database.write(self._tenant, lambda scope: _append(scope, session, given)) if given else []
 
     def messages(self, session: str, *, last: int | None = None) -> list[Message]:
         """The messages in order, or only the `last` ones; none for a session that does not exist."""

@@ -117,3 +117,38 @@ def test_debug_shows_the_traceback(ctxkit: Any) -> None:
 
     with pytest.raises(StorageError):
         ctxkit("--debug", "search", "anything", *EMBED)
+
+
+def test_bytes_depth_and_numbers_from_outside(ctxkit: Any, notes: Path, tmp_path: Path) -> None:
+    ctxkit("ingest", "notes", *EMBED)
+    (tmp_path / "latin.json").write_bytes(b'{"tone": "caf\xe9"}')
+    refuses(ctxkit("assemble", "x", *EMBED, "--payload", "@latin.json"), 2, "UTF-8")
+    refuses(ctxkit("assemble", "x", *EMBED, "--payload", "[" * 100_000), 2, "JSON")
+    assert ctxkit("search", "key", *EMBED, "--filter", "a=" + "[" * 100_000, "--json").json == []
+    for half_life in ("nan", "inf", "-1"):
+        refuses(ctxkit("search", "key", *EMBED, "--half-life", half_life), 2, "half_life")
+    refuses(ctxkit("search", "key", *EMBED, "--tenant", ""), 1, "tenant")
+    refuses(ctxkit("ingest", "-", "notes", *EMBED), 2, "alone")
+    refuses(ctxkit("ingest", "", *EMBED), 2, "path")
+
+
+def test_streams_that_are_closed_or_full(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    def shell(redirect: str) -> subprocess.CompletedProcess[str]:
+        command = f"{sys.executable} -m ctxkit models list {redirect}"
+        return subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=tmp_path, check=False)
+
+    for redirect, code in ((">&-", 0), ("<&-", 0), (">/dev/full", 1)):
+        result = shell(redirect)
+        assert result.returncode == code, (redirect, result.stderr)
+        assert "Traceback" not in result.stderr
+
+
+def test_doctor_counts_the_chunks_without_vectors(ctxkit: Any, notes: Path) -> None:
+    ctxkit("ingest", "notes", *EMBED)
+    (notes / "plain.md").write_text("Only words.")
+    ctxkit("ingest", "notes/plain.md", "--embedder", "none")
+    checks = {check["check"]: check["detail"] for check in ctxkit("doctor", "--json").json["checks"]}
+    assert "1 chunks have none" in checks["embedder hash-64"]
