@@ -29,7 +29,8 @@ def as_text(message: Message) -> Message:
 
 
 def with_tools_as_text(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> list[Message]:
-    lines = "\n".join(json.dumps(as_function(tool)["function"], ensure_ascii=False, default=str) for tool in tools)
+    functions = (as_function(tool) for tool in tools)
+    lines = "\n".join(json.dumps(tool.get("function", tool), ensure_ascii=False) for tool in functions)
     text = (
         "You can call the functions below. To call one, answer with its name and arguments as JSON:\n"
         '<tool_call>\n{"name": "…", "arguments": {}}\n</tool_call>\n'
@@ -42,7 +43,8 @@ def with_tools_as_text(messages: Sequence[Message], tools: Sequence[Mapping[str,
 
 
 def as_function(tool: Mapping[str, Any]) -> dict[str, Any]:
-    if "function" in tool:
+    """A function in the form of the OpenAI chat API; a tool of another type (`custom`, …) as it is."""
+    if "function" in tool or ("input_schema" not in tool and tool.get("type", "function") != "function"):
         return dict(tool)
     function = {"parameters" if key == "input_schema" else key: value for key, value in tool.items() if key != "type"}
     return {"type": "function", "function": function}

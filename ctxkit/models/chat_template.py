@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from hashlib import sha256
 from itertools import product
 from typing import Any
 
@@ -24,6 +25,8 @@ from ctxkit.errors import ConfigError
 from ctxkit.messages import Message, ToolCall
 from ctxkit.models.chat_jinja import compile_template
 from ctxkit.models.chat_shapes import as_function, as_text, fold_system, join_roles, with_tools_as_text
+from ctxkit.models.memo import Memo
+from ctxkit.tools import checked_tools
 
 __all__ = ["PLAIN_TEMPLATE", "ChatTemplate", "Layout", "Slot", "pieces"]
 
@@ -34,6 +37,8 @@ PLAIN_TEMPLATE = (
 """For models that bring no template."""
 
 _MARK = "CTXKITx7f3a9cSLOT"
+_MAX_DEPTH = 64
+"""Of a call's arguments that are shown as an object; deeper ones are shown as their JSON text."""
 _PLACEHOLDER = re.compile(_MARK + r'(\d+)(\\*)"E')
 
 
@@ -87,6 +92,23 @@ class _Filler:
         return value
 
 
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What a template is given, which message owns which slot, and the data that belongs in the slots."""
+
+    messages: list[dict[str, Any]]
+    tools: list[Any] | None
+    owners: dict[int, int]
+    texts: tuple[tuple[str, ...], ...]
+    needed: frozenset[int]
+
+    @property
+    def structure(self) -> bytes:
+        """A digest of all that a rendering depends on: equal structures render alike, whatever their data."""
+        everything = (self.messages, self.tools, self.owners, len(self.texts), sorted(self.needed))
+        return sha256(repr(everything).encode("utf-8", "surrogatepass")).digest()
+
+
 class ChatTemplate:
     """A Jinja chat template in the dialect of Hugging Face.
 
@@ -113,70 +135,63 @@ class ChatTemplate:
         self._variables = {**special, **(options or {})}
         self._controls = control_texts
         self._template = compile_template(source, today or date.today())
-        self._layouts: dict[object, tuple[_Plan, tuple[str | Slot, ...]]] = {}
-        self._splits: dict[tuple[str, str, str], int] = {}
+        self._rendered: dict[bytes, tuple[str | Slot, ...] | _Refused] = {}
+        self._dangerous: Memo[bool] = Memo(self._may_be_control)
 
     def layout(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> Layout:
         """The prompt for these messages, with the opening of the answer.
 
-        Rendered once for each structure (roles, calls, tools); other texts in the same structure cost no rendering.
-        """
-        key = (
-            tuple((m.role, bool(m.text), m.name, m.tool_calls, m.tool_call_id) for m in messages),
-            json.dumps(list(tools), sort_keys=True, default=str) if tools else "",
-        )
-        known = self._layouts.get(key)
-        if known is None:
-            known = self._find_plan(messages, tools)
-            if len(self._layouts) >= 256:
-                self._layouts.clear()
-            self._layouts[key] = known
-        plan, items = known
-        filler = _Filler()
-        self._fill(messages, tools, plan, filler)
-        return Layout(items, tuple(filler.texts))
+        Rendered once for each structure (roles, shapes of calls, tools); other texts in it cost no rendering.
 
-    def _find_plan(
-        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]
-    ) -> tuple[_Plan, tuple[str | Slot, ...]]:
+        Errors: `ConfigError` for tools that are none, and for messages that the template cannot take.
+        """
+        tools = checked_tools(tools)
         calling = bool(tools) or any(message.tool_calls or message.role == "tool" for message in messages)
         problem = ""
         for join, fold, calls in product((False, True), (False, True), _CALLS if calling else _CALLS[:1]):
-            plan = _Plan(calls, fold, join)
-            try:
-                return plan, self._items(messages, tools, plan)
-            except _Refused as error:
-                problem = problem or str(error)
+            shown = self._fill(messages, tools, _Plan(calls, fold, join))
+            items = self._items(shown)
+            if not isinstance(items, _Refused):
+                return Layout(items, shown.texts)
+            problem = problem or str(items)
         raise ConfigError(
             f"the model's chat template cannot take these messages ({problem})",
             subject=" ".join(message.role for message in messages)[:80],
             remedy="Use another model, or give the counter and the model a chat template that takes them.",
         )
 
-    def _items(
-        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], plan: _Plan
-    ) -> tuple[str | Slot, ...]:
-        filler = _Filler()
-        shown, shown_tools, owners = self._fill(messages, tools, plan, filler)
-        rendered = self._render(shown, shown_tools, answer=True)
-        if tools and shown_tools and rendered == self._render(shown, None, answer=True):
+    def _items(self, shown: _Shown) -> tuple[str | Slot, ...] | _Refused:
+        """What the template makes of a structure, or why it refuses; remembered."""
+        structure = shown.structure
+        known = self._rendered.get(structure)
+        if known is None:
+            try:
+                known = self._render_items(shown)
+            except _Refused as refused:
+                known = _Refused(str(refused))  # without its traceback, which holds the data
+            if len(self._rendered) >= 512:
+                self._rendered.clear()
+            self._rendered[structure] = known
+        return known
+
+    def _render_items(self, shown: _Shown) -> tuple[str | Slot, ...]:
+        rendered = self._render(shown.messages, shown.tools, answer=True)
+        if shown.tools and rendered == self._render(shown.messages, None, answer=True):
             raise _Refused("it ignores tools")
         items = tuple(_cut(rendered))
-        missing = filler.needed - {item.index for item in items if isinstance(item, Slot)}
+        missing = shown.needed - {item.index for item in items if isinstance(item, Slot)}
         if missing:
-            what = [shown[owner].get("role", "?") for index in missing if (owner := owners.get(index)) is not None]
-            raise _Refused(f"it leaves out a part of a message of role {', '.join(map(str, what)) or 'tool'}")
-        return self._split_messages(items, shown, shown_tools, owners)
+            owners = [shown.owners[index] for index in sorted(missing) if index in shown.owners]
+            what = ", ".join(str(shown.messages[owner].get("role", "?")) for owner in owners) or "tool"
+            raise _Refused(f"it leaves out a part of a message of role {what}")
+        return self._split_messages(items, shown)
 
-    def _split_messages(
-        self,
-        items: tuple[str | Slot, ...],
-        shown: list[dict[str, Any]],
-        tools: list[Any] | None,
-        owners: Mapping[int, int],
-    ) -> tuple[str | Slot, ...]:
+    def _split_messages(self, items: tuple[str | Slot, ...], shown: _Shown) -> tuple[str | Slot, ...]:
         """Cut each piece where one message ends, so that a shorter dialogue's ids begin a longer one's."""
         result: list[str | Slot] = []
+        # Where a piece ends is found at its first place in this dialogue, so that no other dialogue has a say in it.
+        splits: dict[tuple[str, str, str], int] = {}
+        messages, owners = shown.messages, shown.owners
         for position, item in enumerate(items):
             before = items[position - 1] if position else None
             if isinstance(item, Slot) or not isinstance(before, Slot) or before.index not in owners:
@@ -184,14 +199,14 @@ class ChatTemplate:
                 continue
             after = items[position + 1] if position + 1 < len(items) else None
             owner = owners[before.index]
-            follower = owners.get(after.index, -1) if isinstance(after, Slot) else len(shown)
+            follower = owners.get(after.index, -1) if isinstance(after, Slot) else len(messages)
             if follower in (owner, -1):
                 result.append(item)
                 continue
-            key = (item, shown[owner]["role"], shown[follower]["role"] if follower < len(shown) else "")
-            if key not in self._splits:
-                self._splits[key] = self._end_of_message(item, shown[: owner + 1], tools)
-            end = self._splits[key]
+            key = (item, messages[owner]["role"], messages[follower]["role"] if follower < len(messages) else "")
+            if key not in splits:
+                splits[key] = self._end_of_message(item, messages[: owner + 1], shown.tools)
+            end = splits[key]
             result += [piece for piece in (item[:end], item[end:]) if piece]
         return tuple(result)
 
@@ -214,10 +229,9 @@ class ChatTemplate:
         except Exception as error:  # a template may fail in any way: on a role, a missing key, a type
             raise _Refused(f"{type(error).__name__}: {error}") from error
 
-    def _fill(
-        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], plan: _Plan, filler: _Filler
-    ) -> tuple[list[dict[str, Any]], list[Any] | None, dict[int, int]]:
-        """The messages and tools as the template sees them, and which message owns which slot."""
+    def _fill(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], plan: _Plan) -> _Shown:
+        """The messages and tools as the template sees them by a plan."""
+        filler = _Filler()
         shown_tools: list[Any] | None = None
         if plan.calls == "text":
             messages = [as_text(message) for message in messages]
@@ -236,7 +250,7 @@ class ChatTemplate:
             start = len(filler.texts)
             shown.append(_show(message, plan, filler, names))
             owners.update(dict.fromkeys(range(start, len(filler.texts)), len(shown) - 1))
-        return shown, shown_tools, owners
+        return _Shown(shown, shown_tools, owners, tuple(filler.texts), frozenset(filler.needed))
 
     def _guard(self, value: Any, filler: _Filler) -> Any:
         """Tool schemas stay readable for the template; strings that could make a control token become slots."""
@@ -248,7 +262,7 @@ class ChatTemplate:
             return [self._guard(item, filler) for item in value]
         return value
 
-    def _dangerous(self, text: str) -> bool:
+    def _may_be_control(self, text: str) -> bool:
         """Whether the text holds a control token, or begins or ends with a piece of one, or with a placeholder."""
         if _MARK in text:
             return True
@@ -322,11 +336,26 @@ def _arguments(call: ToolCall, plan: _Plan, filler: _Filler) -> Any:
     if plan.calls == "object":
         try:
             parsed = json.loads(call.arguments)
-        except ValueError:
+        except (ValueError, RecursionError):
             parsed = None
-        if isinstance(parsed, dict):
+        if isinstance(parsed, dict) and not _deeper(parsed, _MAX_DEPTH):
             return filler.strings(parsed)
     return filler.slot(call.arguments)
+
+
+def _deeper(value: Any, depth: int) -> bool:
+    """Whether a JSON value is nested deeper than that."""
+    level = [value]
+    for _ in range(depth):
+        level = [
+            inner
+            for item in level
+            if isinstance(item, dict | list)
+            for inner in (item.values() if isinstance(item, dict) else item)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def pieces(layout: Layout) -> Iterator[tuple[str, bool]]:

@@ -77,8 +77,10 @@ class ChatTemplateCounter:
 
     def count_message(self, message: Message) -> int:
         """What the message adds to a dialogue; exact for templates that treat all messages of a role alike."""
-        texts = sum(self.count(part.text) for part in message.parts if part.kind == "text")
-        key = (message.role, bool(message.text), bool(message.name), message.tool_calls, message.tool_call_id)
+        said = [part.text for part in message.parts if part.kind == "text"]
+        texts = sum(map(self.count, said))
+        other = frozenset(part.kind for part in message.parts) - {"text", "reasoning"}
+        key = (message.role, any(said), other, message.name, message.tool_calls, message.tool_call_id)
         if key not in self._overheads:
             if len(self._overheads) > 4096:
                 self._overheads.clear()

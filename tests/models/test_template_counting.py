@@ -7,10 +7,13 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ctxkit.errors import ConfigError, ModelError, ModelNotFoundError
 from ctxkit.messages import Message, Part, ToolCall
 from ctxkit.models import ChatTemplateCounter
+from ctxkit.models.chat_template import ChatTemplate, pieces
 from ctxkit.testing import ChatCounterConformance
 from tests.models.test_openai_counting import WEATHER
 from tests.tiny_models import CHATML, write_tokenizer
@@ -346,3 +349,109 @@ def test_folders_without_a_tokenizer_or_with_a_broken_one(tmp_path: Path) -> Non
     (tmp_path / "tokenizer.json").write_text("{")
     with pytest.raises(ModelError, match="cannot be read"):
         ChatTemplateCounter(tmp_path)
+
+
+def rendered(template: ChatTemplate, messages: list[Message], tools: list[dict[str, object]] | None = None) -> str:
+    return "".join(text for text, _ in pieces(template.layout(messages, tools or [])))
+
+
+def calling(*content: Part, arguments: str = "{}", result: str = "rain") -> list[Message]:
+    call = ToolCall("call_1", "get_weather", arguments)
+    return [
+        Message("user", "And Bern?"),
+        Message("assistant", content, tool_calls=(call,)),
+        Message("tool", result, tool_call_id="call_1"),
+    ]
+
+
+@pytest.mark.parametrize("first_thinks", [True, False])
+def test_a_dialogue_is_never_rendered_by_the_layout_of_another(first_thinks: bool) -> None:
+    """A thought is not shown, so a call after a thought and a call after a text are two structures."""
+    template = ChatTemplate(NATIVE_TOOLS, special={})
+    thinks, says = calling(Part("reasoning", "thinking")), calling(Part("text", "I will look."))
+    expected = (
+        "<|im_start|>user\nAnd Bern?<|im_end|>\n<|im_start|>assistant\n{}<tool_call>\n"
+        '{{"name": "get_weather", "arguments": {{}}}}\n</tool_call><|im_end|>\n'
+        "<|im_start|>tool\nrain<|im_end|>\n<|im_start|>assistant\n"
+    )
+    for messages in (thinks, says) if first_thinks else (says, thinks):
+        assert rendered(template, messages) == expected.format("I will look." if messages is says else "")
+
+
+parts = st.lists(st.builds(Part, st.sampled_from(["text", "reasoning"]), st.sampled_from(["", "x", "\n"])), max_size=2)
+arguments = st.sampled_from(
+    ["", "{}", "[1]", '{"a": "b"}', '{"b": "a"}', '{"a": ""}', '{"a": 1}', '{"a": true}', '{"a": 1.0}', "{"]
+)
+dialogues = st.lists(
+    st.one_of(
+        st.builds(lambda content: [Message("system", tuple(content))], parts),
+        st.builds(lambda content: [Message("user", tuple(content))], parts),
+        st.builds(
+            lambda content, name: [Message("assistant", tuple(content), name=name)], parts, st.sampled_from("ab")
+        ),
+        st.builds(
+            lambda content, arguments, result: calling(*content, arguments=arguments, result=result)[1:],
+            parts,
+            arguments,
+            st.sampled_from(["", "rain"]),
+        ),
+    ),
+    min_size=1,
+    max_size=3,
+).map(lambda turns: [Message("user", "x"), *(message for turn in turns for message in turn)])
+
+
+@pytest.mark.parametrize("source", [NATIVE_TOOLS, CHATML])
+@given(earlier=st.lists(dialogues, max_size=3), messages=dialogues, tools=st.sampled_from([[], [WEATHER]]))
+def test_what_was_rendered_before_changes_nothing(
+    source: str, earlier: list[list[Message]], messages: list[Message], tools: list[dict[str, object]]
+) -> None:
+    used, fresh = ChatTemplate(source, special={}), ChatTemplate(source, special={})
+    for dialogue in earlier:
+        used.layout(dialogue, tools)
+    assert list(pieces(used.layout(messages, tools))) == list(pieces(fresh.layout(messages, tools)))
+
+
+def test_other_texts_in_a_known_structure_are_not_rendered_again() -> None:
+    template = ChatTemplate(NATIVE_TOOLS, special={})
+    rendered(template, calling(arguments='{"city": "Bern"}'))
+    known = len(template._rendered)
+    for city in ("Basel", "Genf"):
+        assert city in rendered(template, calling(arguments=f'{{"city": "{city}"}}', result=city))
+    assert len(template._rendered) == known
+
+
+def test_the_overhead_of_a_message_is_not_that_of_another(bpe: Path) -> None:
+    counter = with_template(bpe, NATIVE_TOOLS.replace("message.role }}", "message.role }} {{ message.name }}"))
+    alike = [
+        Message("assistant", (Part("reasoning", "hm"),)),
+        Message("assistant", (Part("text", "hm"),)),
+        Message("user", "x", name="a"),
+        Message("user", "x", name="a name that is longer than the other"),
+        Message("user", (Part("image", data={"url": "x"}), Part(text="x"))),
+        Message("user", "x"),
+    ]
+    for message in alike:
+        fresh = ChatTemplateCounter(bpe, chat_template=counter.template.source)
+        assert counter.count_message(message) == fresh.count_message(message)
+
+
+def test_arguments_of_any_depth_are_rendered(bpe: Path) -> None:
+    counter = with_template(bpe, NATIVE_TOOLS)
+    for depth in (10, 63, 64, 500, 100_000):
+        arguments = '{"a": ' + "[" * depth + "]" * depth + "}"
+        ids = counter.encode_prompt(calling(arguments=arguments))
+        assert text_of(counter, ids).count("[") == depth
+
+
+def test_tools_that_are_none_are_refused(bpe: Path) -> None:
+    counter = with_template(bpe, NATIVE_TOOLS)
+    for tool in ({"name": "f", "parameters": {"properties": []}}, {"type": "function", "function": None}, "f"):
+        with pytest.raises(ConfigError, match=r"tools\[0\]"):
+            counter.count_prompt(DIALOGUE, [tool])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("source", [NATIVE_TOOLS, CHATML])
+def test_tools_of_another_type_are_shown_as_they_are(source: str) -> None:
+    tool: dict[str, object] = {"type": "custom", "custom": {"name": "run_code", "description": "Runs it."}}
+    assert '"name": "run_code"' in rendered(ChatTemplate(source, special={}), DIALOGUE, [tool])
