@@ -18,7 +18,7 @@
     │   └── VariableTypeError
     ├── HistoryError               a dialogue history is not valid
     ├── BudgetError                the mandatory parts do not fit the budget
-    │   └── ContextOverflowError   the provider says that the prompt is too long
+    │   └── ContextOverflowError   the prompt is longer than the model's window
     └── ModelError                 a model could not answer
         ├── ModelNotFoundError     the model is not installed or not known
         ├── AuthenticationError    the provider refused the key (401, 403)
@@ -174,6 +174,8 @@ class BudgetError(CtxkitError):
         excess: by how many tokens the parts are over.
     """
 
+    default_remedy = "Raise max_tokens, lower reserve_output, or shorten the named parts."
+
     def __init__(
         self,
         message: str = "",
@@ -195,12 +197,14 @@ class BudgetError(CtxkitError):
         super().__init__(
             message,
             subject=subject,
-            remedy=remedy or "Raise max_tokens, lower reserve_output, or shorten the named parts.",
+            remedy=remedy or self.default_remedy,
         )
 
 
 class ContextOverflowError(BudgetError):
-    """The provider reports that the prompt is longer than the model's window."""
+    """The prompt, or the prompt and its answer, are longer than the model's window."""
+
+    default_remedy = "Lower the budget to the model's window, or use a model with a larger one."
 
 
 class ModelError(CtxkitError):

@@ -113,6 +113,12 @@ class TestBudgetError:
         parts["system"] = 0
         assert error.parts == {"system": 5}
 
+    def test_a_window_cannot_be_raised_by_the_budget(self) -> None:
+        assert "Raise max_tokens" in BudgetError().remedy
+        overflow = ContextOverflowError(parts={"prompt": 10}, available=4)
+        assert overflow.remedy == "Lower the budget to the model's window, or use a model with a larger one."
+        assert ContextOverflowError(remedy="Wait.").remedy == "Wait."
+
     def test_parts_survive_pickling(self) -> None:
         twin = pickle.loads(pickle.dumps(ContextOverflowError(parts={"prompt": 10}, available=4)))
         assert isinstance(twin, BudgetError)

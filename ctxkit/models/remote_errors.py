@@ -119,7 +119,6 @@ def _overflow(said: str, subject: str, window: int, tokens: int) -> ContextOverf
         parts={"prompt": tokens},
         available=window,
         subject=subject,
-        remedy="Lower the budget's max_tokens, or raise reserve_output.",
     )
 
 
