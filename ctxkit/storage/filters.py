@@ -18,34 +18,41 @@ from sqlalchemy.dialects import postgresql
 
 from ctxkit.errors import ConfigError
 from ctxkit.storage.checks import checked_text
-from ctxkit.storage.tables import documents
 
 __all__ = ["matching"]
 
 DEPTH_LIMIT = 16
+INDEXED_LIMIT = 16
+"""Values of one filter that PostgreSQL looks up in its index."""
+
 Scalar = str | int | float | bool | None
 
 
 def matching(kind: str, filters: Mapping[str, Any]) -> Iterator[ColumnElement[bool]]:
-    """One condition for each filter; a document must satisfy all of them."""
+    """One condition for each filter; a document must satisfy all of them.
+
+    All values of a filter are one bound parameter, so that thousands of them make no longer statement than one does.
+    """
     numbers = count()
     for name, wanted in filters.items():
         checked_text(name, "a filter's name")
         values = [_scalar(name, value) for value in (wanted if isinstance(wanted, list | tuple | set) else [wanted])]
         if name == "source":
-            yield or_(literal_column("1 = 0"), *(_source(kind, _text(name, value)) for value in values))
+            yield _source(kind, [_text(name, value) for value in values], numbers)
         elif name in ("title", "document_id"):
-            column = documents.c.title if name == "title" else documents.c.id
-            yield or_(literal_column("1 = 0"), *(column == _text(name, value) for value in values))
+            column = "documents.title" if name == "title" else "documents.id"
+            yield _any_of(kind, column, [_text(name, value) for value in values], numbers)
         else:
             # The dotted name may be one key as it stands, or a path.
             paths = [[name]] if "." not in name else [[name], name.split(".")]
             if len(paths[-1]) > DEPTH_LIMIT:
                 raise ConfigError("a filter's path is too deep", subject=name, remedy=f"At most {DEPTH_LIMIT} steps.")
-            build = _contains if kind == "postgresql" else _found
+            there = [value for value in values if value is not None]
+            few = len(there) <= INDEXED_LIMIT
+            build = _found if kind != "postgresql" else _contains if few else _leads_to
             yield or_(
                 literal_column("1 = 0"),
-                *(build(path, value, numbers) for value in values if value is not None for path in paths),
+                *(build(path, there, numbers) for path in paths if there),
                 *([_absent(kind, paths, numbers)] if None in values else []),
             )
 
@@ -68,26 +75,64 @@ def _text(name: str, value: Scalar) -> str:
     return value
 
 
-def _source(kind: str, value: str) -> ColumnElement[bool]:
-    exact = documents.c.source == value
-    if not set(value) & set("*?"):
+def _any_of(kind: str, column: str, values: Sequence[str], numbers: Iterator[int]) -> ColumnElement[bool]:
+    """The column, which is ours and no input, is one of the values."""
+    name = f"values_{next(numbers)}"
+    listed = "= ANY(CAST(:{} AS text[]))" if kind == "postgresql" else "IN (SELECT value FROM json_each(:{}))"
+    return text(f"{column} {listed.format(name)}").bindparams(**{name: _list(kind, values)})  # type: ignore[return-value]
+
+
+def _list(kind: str, values: Sequence[Any]) -> Any:
+    return list(values) if kind == "postgresql" else json.dumps(values, ensure_ascii=False)
+
+
+def _source(kind: str, values: Sequence[str], numbers: Iterator[int]) -> ColumnElement[bool]:
+    exact = _any_of(kind, "documents.source", values, numbers)
+    globs = [value for value in values if set(value) & set("*?")]
+    if not globs:
         return exact
     # Only * and ? are special: brackets are common in paths (pages/[id].tsx).
+    name = f"globs_{next(numbers)}"
     if kind == "postgresql":
-        pattern = "".join({"*": "%", "?": "_"}.get(c, f"\\{c}" if c in "%_\\" else c) for c in value)
-        return or_(exact, documents.c.source.like(pattern, escape="\\"))
-    pattern = value.replace("[", "[[]")
-    return or_(exact, documents.c.source.op("GLOB")(pattern))
+        signs = {"*": "%", "?": "_", "%": "\\%", "_": "\\_", "\\": "\\\\"}
+        patterns = ["".join(signs.get(sign, sign) for sign in value) for value in globs]
+        like = f"documents.source LIKE ANY(CAST(:{name} AS text[]))"
+    else:
+        patterns = [value.replace("[", "[[]") for value in globs]
+        like = f"EXISTS (SELECT 1 FROM json_each(:{name}) AS pattern WHERE documents.source GLOB pattern.value)"  # noqa: S608
+    return or_(exact, text(like).bindparams(**{name: _list(kind, patterns)}))
 
 
-def _contains(path: Sequence[str], value: Scalar, _: Iterator[int]) -> ColumnElement[bool]:
+def _contains(path: Sequence[str], values: Sequence[Scalar], _: Iterator[int]) -> ColumnElement[bool]:
+    """By the GIN index, which answers containment, one value at a time."""
+
     def wrapped(leaf: Any) -> ColumnElement[Any]:
         for step in reversed(path):
             leaf = {step: leaf}
         return cast(bindparam(None, json.dumps(leaf, ensure_ascii=False), unique=True), postgresql.JSONB)
 
     column: ColumnElement[Any] = literal_column("documents.metadata_index")
-    return or_(column.op("@>")(wrapped(value)), column.op("@>")(wrapped([value])))
+    return or_(*(column.op("@>")(wrapped(leaf)) for value in values for leaf in (value, [value])))
+
+
+def _leads_to(path: Sequence[str], values: Sequence[Scalar], numbers: Iterator[int]) -> ColumnElement[bool]:
+    """By a look at each document and a hash table of the values: for more of them than are worth an index scan each."""
+    leaf, parameters = _leaf(path, numbers)
+    name = f"values_{next(numbers)}"
+    parameters[name] = [json.dumps(value, ensure_ascii=False) for value in values]
+    items = f"CASE jsonb_typeof({leaf}) WHEN 'array' THEN {leaf} ELSE jsonb_build_array({leaf}) END"
+    sql = (
+        f"EXISTS (SELECT 1 FROM jsonb_array_elements({items}) AS item "  # noqa: S608
+        f"WHERE item.value = ANY(CAST(CAST(:{name} AS text[]) AS jsonb[])))"
+    )
+    return text(sql).bindparams(**parameters)  # type: ignore[return-value]
+
+
+def _leaf(path: Sequence[str], numbers: Iterator[int]) -> tuple[str, dict[str, Any]]:
+    """What a path leads to on PostgreSQL. Not by `#>`, for which the step 0 is the first item of a list as well."""
+    parameters = {f"step_{next(numbers)}": step for step in path}
+    steps = "".join(f" -> CAST(:{name} AS text)" for name in parameters)
+    return f"(documents.metadata_index{steps})", parameters
 
 
 _ROOT = "json_each(documents.metadata)"
@@ -109,24 +154,25 @@ def _walk(path: Sequence[str], numbers: Iterator[int]) -> tuple[str, str, str, d
     return ", ".join(sources), " AND ".join(conditions), alias, parameters
 
 
-def _found(path: Sequence[str], value: Scalar, numbers: Iterator[int]) -> ColumnElement[bool]:
+def _found(path: Sequence[str], values: Sequence[Scalar], numbers: Iterator[int]) -> ColumnElement[bool]:
     sources, conditions, leaf, parameters = _walk(path, numbers)
     number = next(numbers)
-    item, name = f"item_{number}", f"value_{number}"
-
-    def equal(alias: str) -> str:
-        if isinstance(value, bool):
-            return f"{alias}.type = '{'true' if value else 'false'}'"
-        types = "'text'" if isinstance(value, str) else "'integer', 'real'"
-        return f"({alias}.type IN ({types}) AND {alias}.value = :{name})"
-
-    if not isinstance(value, bool):
-        # Beyond 64 bits SQLite reads an integer of the JSON as a real.
-        wide = isinstance(value, int) and not -(2**63) <= value < 2**63
-        parameters[name] = float(value) if wide else value  # type: ignore[arg-type]
-    members = f"EXISTS (SELECT 1 FROM {_ITEMS.format(leaf)} AS {item} WHERE {equal(item)})"  # noqa: S608
-    sql = f"EXISTS (SELECT 1 FROM {sources} WHERE {conditions} AND ({equal(leaf)} OR {members}))"  # noqa: S608
+    item, texts, figures = f"item_{number}", f"texts_{number}", f"figures_{number}"
+    parameters[texts] = json.dumps([value for value in values if isinstance(value, str)], ensure_ascii=False)
+    # Beyond 64 bits SQLite reads an integer of the JSON as a real: here as in the documents.
+    parameters[figures] = json.dumps([v for v in values if isinstance(v, int | float) and not isinstance(v, bool)])
+    switches = "".join(f" OR {{0}}.type = '{json.dumps(value)}'" for value in (True, False) if _has(values, value))
+    equal = (
+        f"({{0}}.type = 'text' AND {{0}}.value IN (SELECT value FROM json_each(:{texts}))"  # noqa: S608
+        f" OR {{0}}.type IN ('integer', 'real') AND {{0}}.value IN (SELECT value FROM json_each(:{figures})){switches})"
+    )
+    members = f"EXISTS (SELECT 1 FROM {_ITEMS.format(leaf)} AS {item} WHERE {equal.format(item)})"  # noqa: S608
+    sql = f"EXISTS (SELECT 1 FROM {sources} WHERE {conditions} AND ({equal.format(leaf)} OR {members}))"  # noqa: S608
     return text(sql).bindparams(**parameters)  # type: ignore[return-value]
+
+
+def _has(values: Sequence[Scalar], switch: bool) -> bool:
+    return any(value is switch for value in values)
 
 
 def _absent(kind: str, paths: Sequence[Sequence[str]], numbers: Iterator[int]) -> ColumnElement[bool]:
@@ -135,12 +181,10 @@ def _absent(kind: str, paths: Sequence[Sequence[str]], numbers: Iterator[int]) -
     parameters: dict[str, Any] = {}
     for path in paths:
         if kind == "postgresql":
-            number = next(numbers)
-            parameters[f"path_{number}"] = list(path)
-            at = f"documents.metadata_index #> CAST(:path_{number} AS text[])"
-            conditions.append(f"coalesce(jsonb_typeof({at}), 'null') = 'null'")
+            leaf, bound = _leaf(path, numbers)
+            conditions.append(f"coalesce(jsonb_typeof({leaf}), 'null') = 'null'")
         else:
             sources, keys, leaf, bound = _walk(path, numbers)
-            parameters |= bound
             conditions.append(f"NOT EXISTS (SELECT 1 FROM {sources} WHERE {keys} AND {leaf}.type <> 'null')")  # noqa: S608
+        parameters |= bound
     return text(f"({' AND '.join(conditions)})").bindparams(**parameters)  # type: ignore[return-value]

@@ -17,6 +17,7 @@ from tests.storage.making import pieces, shared
 
 NAMES = [
     "a",
+    "a.0",
     "b",
     "a.b",
     "b.a",
@@ -170,6 +171,41 @@ def test_filters_narrow_each_other(store: Store) -> None:
     assert matched(store, {"lang": ["en", "zh"], "source": ["s/1", "s/2"]}) == {"1", "2"}
     assert matched(store, {"lang": []}) == set()
     assert matched(store, {"source": []}) == set()
+
+
+MANY = 5_000
+
+
+def test_thousands_of_values(store: Store) -> None:
+    fill(store, [{"n": 4_999, "t": ["x7"], "a": {"b": "x8"}, "on": True}, {"n": 5_000, "t": "y", "on": None}])
+    texts = [f"x{number}" for number in range(MANY)]
+    for filters, expected_ids in (
+        ({"source": [f"s/{number}" for number in range(1, MANY + 1)]}, {"1"}),
+        ({"source": [*texts, "s/?", "[*"]}, {"0", "1"}),
+        ({"source": [f"{text}*" for text in texts] + ["*/0"]}, {"0"}),
+        ({"title": texts}, set()),
+        ({"document_id": [*texts, "1"]}, {"1"}),
+        ({"n": list(range(MANY))}, {"0"}),
+        ({"n": [float(number) for number in range(1, MANY + 1)]}, {"0", "1"}),
+        ({"n": texts}, set()),
+        ({"t": texts}, {"0"}),
+        ({"a.b": texts}, {"0"}),
+        ({"on": [*texts, None]}, {"1"}),
+        ({"on": [*texts, 1]}, set()),
+        ({"on": [*texts, True, False]}, {"0"}),
+        ({"t": texts, "n": list(range(MANY)), "source": [f"s/{number}" for number in range(MANY)]}, {"0"}),
+    ):
+        assert matched(store, filters) == expected_ids, list(filters)
+
+
+@shared
+@given(corpora, names, st.lists(scalars, max_size=3))
+def test_many_values_select_what_each_of_them_does(
+    store: Store, corpus: list[dict[str, Any]], name: str, wanted: list[Any]
+) -> None:
+    """Above the limit of the index PostgreSQL answers by another road."""
+    fill(store, corpus)
+    assert matched(store, {name: wanted}) == matched(store, {name: [*wanted, *(f"none {n}" for n in range(20))]})
 
 
 INJECTIONS = [
