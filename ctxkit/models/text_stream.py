@@ -62,7 +62,9 @@ class StopFilter:
         return text[: len(text) - keep]
 
     def _first_stop(self, text: str, begin: int = 0) -> int | None:
-        return min((found for stop in self._stops if (found := text.find(stop, begin)) >= 0), default=None)
+        # The stop that is complete first counts, and of two the longer: so it does not matter how the text was cut.
+        ends = ((at + len(stop), at) for stop in self._stops if (at := text.find(stop, begin)) >= 0)
+        return min(ends, default=(0, None))[1]
 
     def _undecided(self, text: str) -> int:
         """How many characters at the end could be the beginning of a stop or of the marker."""

@@ -70,7 +70,9 @@ def z_score(signals: Scores, weights: Sequence[float]) -> Scores:
     count = np.maximum(known.sum(axis=1, keepdims=True), 1)
     centred = np.where(known, signals, 0.0) - np.where(known, signals, 0.0).sum(axis=1, keepdims=True) / count
     spread = np.sqrt((np.where(known, centred, 0.0) ** 2).sum(axis=1, keepdims=True) / count)
-    standard = np.divide(centred, spread, out=np.zeros_like(centred), where=spread > 0)
+    # Scores that are all alike differ by rounding alone, which must not be stretched to a standard deviation.
+    rounding = np.abs(np.where(known, signals, 0.0)).max(axis=1, keepdims=True) * 1e-12
+    standard = np.divide(centred, spread, out=np.zeros_like(centred), where=spread > rounding)
     lowest = np.where(known, standard, np.inf).min(axis=1, keepdims=True)
     filled = np.where(known, standard, np.where(np.isfinite(lowest), lowest, 0.0))
     return np.asarray(1.0 / (1.0 + np.exp(-(shares @ filled))))

@@ -29,8 +29,8 @@ def test_stops_are_cut_wherever_the_pieces_end(text: str, stops: list[str], data
     if text:
         start = data.draw(st.integers(0, len(text) - 1))
         stops = [*stops, text[start : start + data.draw(st.integers(1, 6))]]
-    found = [position for stop in stops if (position := text.find(stop)) >= 0]
-    expected = text[: min(found)] if found else text
+    found = [(position + len(stop), position) for stop in stops if (position := text.find(stop)) >= 0]
+    expected = text[: min(found)[1]] if found else text
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
     filter_ = StopFilter(stops)
     said = ""
@@ -41,6 +41,12 @@ def test_stops_are_cut_wherever_the_pieces_end(text: str, stops: list[str], data
     said += filter_.finish()
     assert said == expected
     assert filter_.stopped is bool(found)
+
+
+def test_the_stop_that_is_complete_first_counts() -> None:
+    for pieces in (["010"], ["01", "0"], ["0", "1", "0"]):
+        filter_ = StopFilter(["010", "1"])
+        assert "".join(map(filter_.push, pieces)) + filter_.finish() == "0"
 
 
 def test_half_a_character_at_the_end_is_left_out() -> None:
