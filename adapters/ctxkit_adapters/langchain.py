@@ -60,7 +60,7 @@ class CtxkitRetriever(BaseRetriever):
             raise ConfigError(
                 f"unknown options: {', '.join(sorted(options))}", subject="CtxkitRetriever", remedy="It takes k."
             )
-        found = self.engine.search(query, k or self.k, filters=self.filters, now=self.now)
+        found = self.engine.search(query, self.k if k is None else k, filters=self.filters, now=self.now)
         return [_to_langchain(candidate) for candidate in found]
 
 
@@ -81,13 +81,22 @@ class CtxkitTextSplitter(TextSplitter):
         self.chunker = chunker
 
     def split_text(self, text: str) -> list[str]:
-        return [chunk.text for chunk in self.chunker.chunk(Document.from_text(text))]
+        return [chunk.text for chunk in self.chunker.chunk(Document.from_text(_checked(text)))]
 
     def create_documents(
         self, texts: list[str], metadatas: list[dict[Any, Any]] | None = None
     ) -> list[LangChainDocument]:
+        texts = [_checked(text) for text in texts]
+        metadatas = [{} for _ in texts] if metadatas is None else list(metadatas)
+        if len(metadatas) != len(texts):
+            raise ConfigError(
+                f"{len(texts):,} texts came with {len(metadatas):,} metadatas",
+                subject="CtxkitTextSplitter",
+                remedy="Give one metadata for each text, or none at all.",
+            )
         documents: list[LangChainDocument] = []
-        for text, metadata in zip(texts, metadatas or [{} for _ in texts], strict=True):
+        for text, given in zip(texts, metadatas, strict=True):
+            metadata = given or {}
             source = str(metadata.get("source", ""))
             for chunk in self.chunker.chunk(Document.from_text(text, source=source)):
                 extra: dict[str, Any] = {
@@ -162,6 +171,14 @@ class CtxkitChatMessageHistory(BaseChatMessageHistory):
 
     def clear(self) -> None:
         self.store.sessions.delete(self.session_id)
+
+
+def _checked(text: Any) -> str:
+    if not isinstance(text, str):
+        raise ConfigError(
+            f"a text is {text!r:.60}", subject="CtxkitTextSplitter", remedy="Give each text as a str; leave out None."
+        )
+    return text
 
 
 def _message(value: Mapping[str, Any]) -> Message:

@@ -66,6 +66,27 @@ def test_an_unknown_option_is_refused() -> None:
         CtxkitRetriever(engine=open_engine()).invoke("rotate", None, top_k=3)
 
 
+@pytest.mark.parametrize("k", [0, -1, "3", 1.5])
+def test_a_wrong_k_is_refused_and_none_is_the_default(k: object) -> None:
+    retriever = CtxkitRetriever(engine=open_engine(), k=2)
+    with pytest.raises(ConfigError):
+        retriever.invoke("rotate", None, k=k)
+    assert len(retriever.invoke("rotate", None, k=None)) == 2
+    assert len(retriever.invoke("rotate", None, k=1)) == 1
+
+
+def test_the_splitter_refuses_what_is_no_text() -> None:
+    splitter = CtxkitTextSplitter()
+    for texts, metadatas in ((["a"], [{}, {}]), (["a", "b"], [{}]), (["a"], []), ([None], None), ([b"a"], [{}])):
+        with pytest.raises(ConfigError) as caught:
+            splitter.create_documents(texts, metadatas)
+        assert caught.value.remedy
+    with pytest.raises(ConfigError):
+        splitter.split_text(None)
+    assert [document.page_content for document in splitter.create_documents(["a"], [{"n": 1}])] == ["a"]
+    assert splitter.create_documents([]) == []
+
+
 def test_the_splitter_gives_true_offsets_in_repetitive_text() -> None:
     text = "chunk chunk chunk. " * 60
     splitter = CtxkitTextSplitter(RecursiveChunker(max_tokens=16))
@@ -78,12 +99,12 @@ def test_the_splitter_gives_true_offsets_in_repetitive_text() -> None:
         assert start >= position
         position = end
         assert document.metadata["n"] == 1
-    assert "".join(splitter.split_text(text)).split() == text.split()
+    assert " ".join(splitter.split_text(text)).split() == text.split()
 
 
 def test_the_compressor_keeps_sentences_and_says_which() -> None:
     text = "Bananas are yellow. Keys rotate every month. Apples are red. The sky is blue today."
-    compressor = CtxkitDocumentCompressor(stages=[SentenceCompressor(ratio=0.5)])
+    compressor = CtxkitDocumentCompressor(stages=[SentenceCompressor(ratio=2)])
     (kept,) = compressor.compress_documents([LangChainDocument(page_content=text, id="x")], "when do keys rotate")
     assert "Keys rotate every month." in kept.page_content
     assert "The sky is blue" not in kept.page_content
