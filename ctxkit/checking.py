@@ -3,29 +3,54 @@
 from __future__ import annotations
 
 import math
+import numbers
+from collections.abc import Sequence
 from typing import Any
 
 from ctxkit.errors import ConfigError
 
-__all__ = ["check_kind", "check_number", "check_whole"]
+__all__ = ["check_able", "check_kind", "check_number", "check_whole", "shown"]
 
 
 def check_whole(value: Any, what: str, *, minimum: int, remedy: str = "") -> None:
     """A whole number of at least `minimum`; True and 1.0 are none."""
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-        raise ConfigError(f"{what} is {value!r}", remedy=remedy or f"Give a whole number of at least {minimum:,}.")
+        raise ConfigError(f"{what} is {shown(value)}", remedy=remedy or f"Give a whole number of at least {minimum:,}.")
 
 
 def check_number(value: Any, what: str, *, minimum: float, maximum: float = math.inf, remedy: str = "") -> None:
     """A finite number in `[minimum, maximum]`."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ConfigError(f"{what} is {value!r}", remedy=remedy or "Give a finite number.")
-    if not minimum <= value <= maximum:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not _finite(value):
+        raise ConfigError(f"{what} is {shown(value)}", remedy=remedy or "Give a finite number.")
+    if not minimum <= float(value) <= maximum:
         upper = "" if maximum == math.inf else f" and at most {maximum:g}"
-        raise ConfigError(f"{what} is {value!r}", remedy=remedy or f"It must be at least {minimum:g}{upper}.")
+        raise ConfigError(f"{what} is {shown(value)}", remedy=remedy or f"It must be at least {minimum:g}{upper}.")
 
 
 def check_kind(value: Any, kinds: type | tuple[type, ...], what: str, *, remedy: str) -> None:
     """An instance of one of `kinds`."""
     if not isinstance(value, kinds):
-        raise ConfigError(f"{what} is a {type(value).__name__}", subject=repr(value)[:60], remedy=remedy)
+        raise ConfigError(f"{what} is a {type(value).__name__}", subject=shown(value), remedy=remedy)
+
+
+def check_able(value: Any, method: str, what: str, *, remedy: str) -> None:
+    """Something with this method. Not `isinstance` of a protocol: that would ask a model for its size, and load it."""
+    # A str or a list has a count() of its own.
+    if isinstance(value, type | Sequence) or not callable(getattr(value, method, None)):
+        raise ConfigError(f"{what} is {shown(value)}, which has no {method}()", remedy=remedy)
+
+
+def shown(value: Any) -> str:
+    """A wrong value in an error's text, cut short."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes out no number of more than 4,300 digits
+        text = f"a {type(value).__name__} too long to write"
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+def _finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond every float
+        return False

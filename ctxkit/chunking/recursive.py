@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from ctxkit.checking import check_able
 from ctxkit.chunking.cutting import Cutter
 from ctxkit.chunking.headings import Headings, html_headings, markdown_headings
 from ctxkit.chunking.separators import PRESETS, levels, preset_of
@@ -50,7 +51,8 @@ class RecursiveChunker:
 
     def __post_init__(self) -> None:
         check_sizes(self.max_tokens, self.overlap)
-        if self.preset not in PRESETS:
+        check_able(self.counter, "count", "counter", remedy="Give a counter, such as get_counter('o200k_base').")
+        if not isinstance(self.preset, str) or self.preset not in PRESETS:
             raise ConfigError("unknown preset", subject=str(self.preset), remedy=f"Known: {', '.join(PRESETS)}.")
 
     def chunk(self, document: Document) -> Iterator[Chunk]:

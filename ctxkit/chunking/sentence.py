@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from ctxkit.checking import check_able
 from ctxkit.chunking.cutting import Cutter
 from ctxkit.chunking.recursive import check_sizes, headings_of
 from ctxkit.chunking.separators import Places, levels, preset_of
@@ -43,6 +44,7 @@ class SentenceChunker:
 
     def __post_init__(self) -> None:
         check_sizes(self.max_tokens, self.overlap)
+        check_able(self.counter, "count", "counter", remedy="Give a counter, such as get_counter('o200k_base').")
 
     def chunk(self, document: Document) -> Iterator[Chunk]:
         """The chunks in order; none for a blank document."""

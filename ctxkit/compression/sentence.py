@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from ctxkit.checking import check_able, check_kind, check_number, check_whole
 from ctxkit.compression.choosing import BLANKS, Choice, GapCosts
 from ctxkit.compression.relevance import combine, lexical_scores, semantic_scores
 from ctxkit.compression.units import split
@@ -76,14 +76,19 @@ class SentenceCompressor:
     batch_size: int = 64
 
     def __post_init__(self) -> None:
-        if self.target is not None and self.target < 1:
-            raise ConfigError("target must be at least 1 token", subject=str(self.target), remedy="Give 1 or more.")
-        if self.ratio is not None and not (isinstance(self.ratio, numbers.Real) and 1.0 < self.ratio < float("inf")):
-            raise ConfigError("ratio must be above 1", subject=str(self.ratio), remedy="3 makes it a third as long.")
-        if self.overhead < 0:
-            raise ConfigError("overhead must not be negative", subject=str(self.overhead), remedy="Give 0 or more.")
-        if self.batch_size < 1:
-            raise ConfigError("batch_size must be at least 1", subject=str(self.batch_size), remedy="Give 1 or more.")
+        if self.target is not None:
+            check_whole(self.target, "target", minimum=1, remedy="Give a whole number of tokens, 1 or more.")
+        if self.ratio is not None:
+            check_number(self.ratio, "ratio", minimum=1.0, remedy="Give more than 1: 3 makes it a third as long.")
+            if self.ratio <= 1.0:
+                raise ConfigError(f"ratio is {self.ratio!r}", remedy="Give more than 1: 3 makes it a third as long.")
+        if self.counter is not None:
+            check_able(self.counter, "count", "counter", remedy="Give a counter, such as get_counter('o200k_base').")
+        if self.embedder is not None:
+            check_able(self.embedder, "embed", "embedder", remedy="Give an embedder, or None to go by words alone.")
+        check_kind(self.drop, bool, "drop", remedy="Give True or False.")
+        check_whole(self.overhead, "overhead", minimum=0)
+        check_whole(self.batch_size, "batch_size", minimum=1)
 
     def __call__(self, query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
         counter = self.counter or get_counter()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +10,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ctxkit.checking import check_able, check_number, check_whole
 from ctxkit.documents import Candidate, Query
-from ctxkit.errors import ConfigError, EmbeddingError
+from ctxkit.errors import EmbeddingError
 from ctxkit.protocols import Embedder
 from ctxkit.reranking.scores import unit_scores
 from ctxkit.text import words
@@ -50,15 +50,18 @@ class Diversity:
     batch_size: int = 64
 
     def __post_init__(self) -> None:
-        value = self.relevance
-        if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0.0 <= value <= 1.0:
-            raise ConfigError(
-                "relevance must be between 0 and 1", subject=str(value), remedy="1 is relevance alone, 0 variety alone."
-            )
-        if self.k is not None and self.k < 1:
-            raise ConfigError("k must be at least 1", subject=str(self.k), remedy="Give 1 or more, or None for all.")
-        if self.batch_size < 1:
-            raise ConfigError("batch_size must be at least 1", subject=str(self.batch_size), remedy="Give 1 or more.")
+        check_number(
+            self.relevance,
+            "relevance",
+            minimum=0.0,
+            maximum=1.0,
+            remedy="Give 0 to 1: 1 is relevance alone, 0 variety alone.",
+        )
+        if self.k is not None:
+            check_whole(self.k, "k", minimum=1, remedy="Give 1 or more, or None for all.")
+        if self.embedder is not None:
+            check_able(self.embedder, "embed", "embedder", remedy="Give an embedder, or None to compare words.")
+        check_whole(self.batch_size, "batch_size", minimum=1)
 
     def __call__(self, query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
         if not candidates:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ctxkit.checking import check_number, check_whole
 from ctxkit.documents import Candidate, Query
-from ctxkit.errors import ConfigError
 from ctxkit.reranking.scores import ordered
 
 __all__ = ["Threshold"]
@@ -29,12 +28,8 @@ class Threshold:
     keep: int = 1
 
     def __post_init__(self) -> None:
-        if not isinstance(self.minimum, numbers.Real) or not 0.0 <= self.minimum <= 1.0:
-            raise ConfigError(
-                "minimum must be between 0 and 1", subject=str(self.minimum), remedy="0 keeps everything."
-            )
-        if self.keep < 0:
-            raise ConfigError("keep must not be negative", subject=str(self.keep), remedy="Give 0 or more.")
+        check_number(self.minimum, "minimum", minimum=0.0, maximum=1.0, remedy="Give 0 to 1; 0 keeps everything.")
+        check_whole(self.keep, "keep", minimum=0)
 
     def __call__(self, query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
         ranked = ordered(candidates)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from ctxkit.checking import check_kind, check_number, shown
 from ctxkit.documents import Candidate, Query
 from ctxkit.errors import ConfigError
 from ctxkit.reranking.scores import ordered, unit_scores
@@ -72,10 +73,16 @@ class TimeDecay:
         _choice("mode", self.mode, ("product", "mix"))
         _choice("invalid", self.invalid, ("error", "missing"))
         _choice("naive", self.naive, ("utc", "reject"))
-        _share("floor", self.floor)
-        _share("weight", self.weight)
-        if self.missing != "median":
-            _share("missing", self.missing)
+        for name, share in (("floor", self.floor), ("weight", self.weight), ("missing", self.missing)):
+            if not (name == "missing" and share == "median"):
+                remedy = "Give a share from 0 to 1" + (", or 'median'." if name == "missing" else ".")
+                check_number(share, name, minimum=0.0, maximum=1.0, remedy=remedy)
+        for name, key in (("key", self.key), ("type_key", self.type_key)):
+            check_kind(key, str, name, remedy="Give the name of a metadata field.")
+        check_kind(self.turn_keys, (tuple, list), "turn_keys", remedy="Give a tuple of names of metadata fields.")
+        for key in self.turn_keys:
+            check_kind(key, str, "turn_keys", remedy="Give names of metadata fields.")
+        check_kind(self.half_lives, Mapping, "half_lives", remedy="Give a dict of half-lives by type.")
         _seconds("half_life", self.half_life)
         if self.half_life_turns is not None and isinstance(self.half_life_turns, timedelta):
             raise ConfigError(
@@ -94,9 +101,12 @@ class TimeDecay:
 
     def decay(self, age: HalfLife, *, kind: str | None = None) -> float:
         """The weight at an age (a duration or seconds; turns where `half_life_turns` is given) for a type."""
+        elapsed = _number(age)
+        if math.isnan(elapsed):
+            raise ConfigError("an age is no number", subject=shown(age), remedy="Give a timedelta or seconds.")
         default = self.half_life if self.half_life_turns is None else self.half_life_turns
         half_life = _number(self.half_lives.get(kind, default) if kind is not None else default)
-        past = max(0.0, _number(age))
+        past = max(0.0, elapsed)
         # 0/0 and inf/inf are no numbers: no age is no decay, and what never decays never does.
         exponent = 0.0 if past == 0.0 or math.isinf(half_life) else past / half_life
         return max(self.floor, float(0.5**exponent))
@@ -151,19 +161,33 @@ class TimeDecay:
         value: Any = next((metadata[key] for key in self.turn_keys if metadata.get(key) is not None), None)
         if value is None:
             return None
-        if isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value):
-            return float(value)
+        number = _real(value)
+        if number is not None and math.isfinite(number):
+            return number
         if self.invalid == "missing":
             return None
         raise ConfigError(
-            f"not a turn: {str(value)[:80]!r}",
+            f"not a turn: {shown(value)}",
             subject=candidate.chunk.id,
             remedy="Give a number, or set TimeDecay(invalid='missing').",
         )
 
 
-def _number(value: HalfLife) -> float:
-    return value.total_seconds() if isinstance(value, timedelta) else float(value)
+def _number(value: object) -> float:
+    """A duration in seconds, or the number; NaN for what is neither, which every comparison refuses."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    number = _real(value)
+    return math.nan if number is None else number
+
+
+def _real(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return None
+    try:
+        return float(value)
+    except OverflowError:  # a whole number beyond every float
+        return math.inf if value > 0 else -math.inf  # type: ignore[operator]
 
 
 def _text(value: object) -> str | None:
@@ -175,12 +199,8 @@ def _choice(name: str, value: object, known: tuple[str, ...]) -> None:
         raise ConfigError(f"unknown {name}", subject=str(value), remedy=f"Use one of: {', '.join(known)}.")
 
 
-def _share(name: str, value: object) -> None:
-    if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0.0 <= float(value) <= 1.0:
-        raise ConfigError(f"{name} must be between 0 and 1", subject=str(value), remedy="Give a share from 0 to 1.")
-
-
 def _seconds(name: str, value: object) -> None:
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if not (is_number or isinstance(value, timedelta)) or not _number(value) > 0.0:  # type: ignore[arg-type]
-        raise ConfigError(f"{name} must be above 0", subject=str(value), remedy="Give a timedelta or seconds.")
+    if not _number(value) > 0.0:
+        raise ConfigError(
+            f"{name} must be above 0", subject=shown(value), remedy="Give a timedelta or seconds; not NaN."
+        )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ctxkit.checking import check_whole
 from ctxkit.documents import Candidate, Query
-from ctxkit.errors import ConfigError
 from ctxkit.reranking.scores import ordered
 
 __all__ = ["TopK"]
@@ -23,8 +23,7 @@ class TopK:
     k: int = 10
 
     def __post_init__(self) -> None:
-        if self.k < 1:
-            raise ConfigError("k must be at least 1", subject=str(self.k), remedy="Give 1 or more.")
+        check_whole(self.k, "k", minimum=1)
 
     def __call__(self, query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
         return ordered(candidates)[: self.k]

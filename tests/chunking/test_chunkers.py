@@ -72,6 +72,13 @@ class TestSentenceWithOverlap(ChunkerConformance):
         {"max_tokens": 2.5},
         {"max_tokens": True},
         {"max_tokens": "256"},
+        {"max_tokens": None},
+        {"max_tokens": float("nan")},
+        {"overlap": None},
+        {"overlap": "1"},
+        {"overlap": True},
+        {"counter": None},
+        {"counter": "o200k_base"},
         {"overlap": -1},
         {"overlap": 256},
         {"overlap": 0.1},
@@ -81,6 +88,12 @@ class TestSentenceWithOverlap(ChunkerConformance):
 def test_wrong_sizes_are_refused(kind: type, parameters: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         kind(**parameters)
+
+
+@pytest.mark.parametrize("preset", [None, 3, ["text"], "Text"])
+def test_what_is_no_preset(preset: object) -> None:
+    with pytest.raises(ConfigError, match="markdown"):
+        RecursiveChunker(preset=preset)  # type: ignore[arg-type]
 
 
 def test_an_unknown_preset_is_refused() -> None:

@@ -136,7 +136,6 @@ def test_where_no_sentence_fits_everything_comes_back() -> None:
     given_ = make_candidates([KEYS, RAIN])
     assert SentenceCompressor(target=2)(Query("key"), given_) == given_
     assert SentenceCompressor()(Query("key", room=0), given_) == given_
-    assert SentenceCompressor()(Query("key", room=-5), given_) == given_
 
 
 def test_the_order_of_the_candidates_stays() -> None:
@@ -248,6 +247,18 @@ def test_time_grows_with_the_input() -> None:
         {"ratio": "half"},
         {"overhead": -1},
         {"batch_size": 0},
+        *(
+            {name: value}
+            for name in ("target", "ratio", "counter", "embedder", "drop", "overhead", "batch_size")
+            for value in ("3", float("nan"), [], b"1", object())
+        ),
+        {"target": True},
+        {"target": 1.5},
+        {"ratio": True},
+        {"ratio": 10**400},
+        {"overhead": None},
+        {"batch_size": None},
+        {"drop": None},
     ],
 )
 def test_wrong_parameters(parameters: dict[str, Any]) -> None:

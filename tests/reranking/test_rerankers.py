@@ -184,6 +184,23 @@ def test_unit_scores(scores: list[float]) -> None:
         (Threshold, {"minimum": -1}),
         (Threshold, {"minimum": float("nan")}),
         (Threshold, {"keep": -1}),
+        *(
+            (kind, {name: value})
+            for kind, name in (
+                (Diversity, "relevance"),
+                (Diversity, "k"),
+                (Diversity, "embedder"),
+                (Diversity, "batch_size"),
+                (TopK, "k"),
+                (Threshold, "minimum"),
+                (Threshold, "keep"),
+            )
+            for value in ("3", True, 1.5, float("nan"), float("inf"), -1, [], b"1", object())
+        ),
+        (Diversity, {"relevance": 10**400}),
+        (Threshold, {"minimum": 10**400}),
+        (Threshold, {"minimum": None}),
+        (TopK, {"k": None}),
     ],
 )
 def test_wrong_parameters(kind: Any, parameters: dict[str, Any]) -> None:

@@ -221,8 +221,44 @@ def test_any_stamps_and_scores(items: list[tuple[Any, float]], mode: Any, by_tur
         {"invalid": "drop"},
         {"missing": "newest"},
         {"missing": 1.5},
+        {"missing": None},
+        {"half_lives": None},
+        {"half_lives": [("a", 3)]},
+        {"half_lives": {"a": "long"}},
+        {"half_life": "30 days"},
+        {"half_life": None},
+        {"half_life_turns": "x"},
+        {"half_life_turns": math.nan},
+        {"half_lives": {"a": math.nan}},
+        {"half_life": -(10**400)},
+        {"half_life": -(10**5000)},
+        {"weight": 10**5000},
+        {"floor": 10**400},
+        {"floor": None},
+        {"weight": "0.5"},
+        {"weight": math.nan},
+        {"mode": ["mix"]},
+        {"naive": None},
+        {"key": None},
+        {"type_key": 7},
+        {"turn_keys": "turn"},
+        {"turn_keys": None},
+        {"turn_keys": (1,)},
     ],
 )
 def test_wrong_parameters(parameters: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         TimeDecay(**parameters)
+
+
+@pytest.mark.parametrize("age", ["x", None, math.nan, True, object()])
+def test_an_age_that_is_none(age: Any) -> None:
+    with pytest.raises(ConfigError):
+        TimeDecay().decay(age)
+
+
+def test_numbers_beyond_every_float() -> None:
+    assert TimeDecay(half_life=10**400).decay(10**9) == 1.0
+    assert TimeDecay(half_life=1).decay(10**400) == 0.0
+    with pytest.raises(ConfigError, match="not a turn"):
+        run(TimeDecay(half_life_turns=2), [{"turn": 10**400}])
