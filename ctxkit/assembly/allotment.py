@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ctxkit.prompts import Budget
 
-__all__ = ["context_room", "history_room", "steady"]
+__all__ = ["context_room", "history_room", "minima_beyond", "steady"]
 
 
 def history_room(budget: Budget, room: int, *, has_context: bool) -> int:
@@ -41,6 +41,13 @@ def history_room(budget: Budget, room: int, *, has_context: bool) -> int:
 def context_room(budget: Budget, room: int, history_tokens: int) -> int:
     """The tokens the context may have beside a history of `history_tokens`."""
     return max(0, min(budget.section("context").cap(room), room - history_tokens))
+
+
+def minima_beyond(budget: Budget, room: int, *, has_context: bool) -> dict[str, int]:
+    """The minima and the room, where the minima together are more than the room; nothing where they fit."""
+    sections = ("history", "context") if has_context else ("history",)
+    minima = {name: budget.section(name).min for name in sections}
+    return {**minima, "room": room} if sum(minima.values()) > room else {}
 
 
 def steady(tokens: int, need: int, budget: Budget, *, parts: int) -> int:

@@ -7,17 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.assembly.allotment import context_room, history_room, steady
+from ctxkit.assembly import entry
+from ctxkit.assembly.allotment import context_room, history_room, minima_beyond, steady
 from ctxkit.assembly.context import Pool
-from ctxkit.assembly.dialogue import Dialogue
+from ctxkit.assembly.dialogue import Dialogue, check_turns
 from ctxkit.assembly.identity import context_hash, fingerprint, request_hashes
-from ctxkit.assembly.layout import Laid, Layout, stable_tokens
+from ctxkit.assembly.layout import Draft, Laid, Layout, stable_tokens
 from ctxkit.assembly.packing import Packed, pack
 from ctxkit.documents import Candidate, Query
 from ctxkit.errors import BudgetError, ConfigError
 from ctxkit.messages import Message
 from ctxkit.prompts import Budget, Prompt, Segment
 from ctxkit.protocols import ChatCounter, Window
+from ctxkit.tools import checked_tools
 from ctxkit.trace import StageRecord, Trace
 
 if TYPE_CHECKING:
@@ -53,7 +55,8 @@ def assemble(
     The mandatory parts (the template's text, the payload, tools, the question) are counted first; then the history is
     fitted; then retrieval is asked, told its room; then candidates are packed by value per token; then the whole is
     counted as the target model counts it, and the least valuable items leave until it fits. Every item that is left
-    out is in the trace with its reason. The same arguments give the same prompt, byte for byte.
+    out is in the trace with its reason. The same arguments give the same prompt, byte for byte. Of every text, each
+    lone surrogate becomes U+FFFD, so that what is counted is what is sent.
 
     Args:
         query: the question; `room` is set before candidates are asked for.
@@ -70,8 +73,9 @@ def assemble(
 
     Raises:
         BudgetError: the mandatory parts do not fit; `parts` has the tokens of each by section.
-        ConfigError: the question is blank.
-        TemplateError: the payload does not fill the template.
+        ConfigError: the question is blank, a tool is malformed, or the budget limits a section that there is not.
+        TemplateError: the payload does not fill the template, or its messages are in an order that providers refuse.
+        HistoryError: the window gives messages that are no valid dialogue.
 
     Example:
         >>> from ctxkit.history import TailWindow
@@ -85,6 +89,9 @@ def assemble(
     """
     if not query.text.strip():
         raise ConfigError("the question is empty", remedy="Ask something.")
+    entry.check_sections(budget, template)
+    tools = entry.sendable_tools(checked_tools(tools))
+    query, history = replace(query, text=entry.sendable(query.text)), entry.sendable_history(history)
     work = _Assembly(query, template, payload, history, budget, counter, window, tools, trace or Trace())
     work.count_mandatory()
     work.fit_history(work.layout.has_context and (callable(candidates) or len(candidates) > 0))
@@ -92,6 +99,7 @@ def assemble(
     work.pack_context()
     work.regrow_history()
     work.verify()
+    check_turns(work.laid.turns)
     return work.prompt()
 
 
@@ -117,7 +125,7 @@ class _Assembly:
         self.trace = trace
         self._counts: dict[str, int] = {}
         with trace.stage("template") as record:
-            rendered = template.render(payload)
+            rendered = entry.sendable_rendered(template.render(payload))
             record.items_in = record.items_out = len(rendered)
             record.notes["template"] = template.reference
         self.hashes = request_hashes(
@@ -168,9 +176,6 @@ class _Assembly:
                 cap = self.budget.section(name).max
                 if cap is not None and tokens > cap and name not in ("history", "context"):
                     raise BudgetError(parts={name: tokens}, available=cap, subject=f"section {name}")
-            known = {"history", "context", *parts}
-            if unknown := sorted(set(self.budget.sections) - known):
-                record.notes["sections that the template does not have"] = unknown
 
     def _parts(self) -> dict[str, int]:
         """The tokens of the mandatory parts by section; they add up to the total."""
@@ -193,6 +198,8 @@ class _Assembly:
             limit = history_room(self.budget, self.room, has_context=has_context)
             dialogue.fit(steady(limit, dialogue.need, self.budget, parts=HISTORY_GRID))
             self._note_history(record)
+            if minima := minima_beyond(self.budget, self.room, has_context=has_context):
+                record.notes["minima beyond the room"] = minima
             if dialogue.asked is not None:
                 record.notes["question"] = "the newest message of the history is the question; it stands there once"
 
@@ -205,9 +212,9 @@ class _Assembly:
         room = self._context_room() if self.layout.has_context else 0
         if callable(candidates):
             asked = replace(self.query, room=room - room // FENCES)
-            found = list(candidates(asked)) if self.layout.has_context else []
+            found = entry.sendable_candidates(candidates(asked)) if self.layout.has_context else []
         else:
-            found = list(candidates)
+            found = entry.sendable_candidates(candidates)
         with self.trace.stage("candidates", items_in=len(found)) as record:
             record.notes["room"] = room
             self.hashes["context"] = context_hash(found)
@@ -254,15 +261,15 @@ class _Assembly:
     # Proof.
 
     def verify(self) -> None:
-        """Count the whole prompt; take the least valuable items out until it fits, or put in what still fits."""
+        """Count the whole and its sections; take the least valuable out until all fits, or put in what still fits."""
         with self.trace.stage("verification") as record:
             record.items_in = len(self.packed.taken) + len(self.dialogue.chosen)
             self._measure()
             record.tokens_in = self.total
             rounds, step = 1, 0
-            while self.total > self.budget.available:
-                step = max(self.total - self.budget.available, 2 * step)
-                self._evict(step)
+            while (excess := self._excess())[1] > 0:
+                step = max(excess[1], 2 * step)
+                self._evict(excess[0], step)
                 self._measure()
                 rounds += 1
             if rounds == 1:
@@ -270,17 +277,31 @@ class _Assembly:
             record.items_out = len(self.packed.taken) + len(self.dialogue.chosen)
             record.tokens_out = self.total
             record.notes["counts"] = rounds
+            if self.laid.left_out:
+                record.notes["messages of the template that are left out"] = self.laid.left_out
             self._report(record)
 
     def _measure(self) -> None:
         self.laid = self.layout.lay(self.dialogue.named(), self.pool.blocks(self.packed.taken))
         self.total = self.counter.count_prompt(self.laid.turns, self.tools)
 
-    def _evict(self, excess: int) -> None:
+    def _excess(self) -> tuple[str, int]:
+        """What is over its limit, a section or the whole prompt, and by how many tokens; 0 where all limits hold."""
+        for name in ("context", "history"):
+            over = self._section_tokens(name) - self.budget.section(name).cap(self.room)
+            if over > 0:
+                return name, over
+        return "whole prompt", self.total - self.budget.available
+
+    def _section_tokens(self, name: str) -> int:
+        """The tokens of a section's segments."""
+        return sum(self._draft_tokens(draft) for draft in self.laid.drafts if draft.section == name)
+
+    def _evict(self, what: str, excess: int) -> None:
         """Take out at least one item, and `excess` tokens by what is known of their costs."""
         taken, values = self.packed.taken, self.pool.values
         history_first = self.budget.section("history").priority < self.budget.section("context").priority
-        if self.dialogue.chosen and (history_first or not taken):
+        if what == "history" or (what != "context" and self.dialogue.chosen and (history_first or not taken)):
             self.dialogue.shrink(excess)
             return
         large = [index for index, cost in taken.items() if cost >= excess]
@@ -295,15 +316,15 @@ class _Assembly:
                     break
         for index in leaving:
             self.packed.known[index] = taken.pop(index)
-            self.evicted[index] = f"the whole prompt was {excess:,} tokens over the budget"
+            limit = "its cap" if what == "context" else "the budget"
+            self.evicted[index] = f"the {what} was {excess:,} tokens over {limit}"
 
     def _top_up(self) -> int:
         """Joints and shared fences can make a prompt smaller than its parts: use what that leaves. Counts made."""
         for attempt in range(3):
-            context = sum(self.count(draft.text) for draft in self.laid.drafts if draft.section == "context")
             slack = min(
                 self.budget.available - self.total,
-                self.budget.section("context").cap(self.room) - context,
+                self.budget.section("context").cap(self.room) - self._section_tokens("context"),
             )
             added: dict[int, int] = {}
             if slack * 64 >= self.room:
@@ -317,7 +338,7 @@ class _Assembly:
             before = self.laid, self.total
             self.packed.taken |= added
             self._measure()
-            if self.total > self.budget.available:
+            if self._excess()[1] > 0:
                 for index in added:
                     del self.packed.taken[index]
                 self.laid, self.total = before
@@ -345,23 +366,14 @@ class _Assembly:
     # The result.
 
     def prompt(self) -> Prompt:
-        segments = tuple(
-            Segment(
-                draft.section,
-                draft.role,
-                draft.text,
-                self._segment_tokens(draft.text, draft.message if draft.section == "history" else None),
-                draft.trust,
-                draft.message,
-                draft.template,
-                draft.message_id,
-                draft.sources,
-            )
-            for draft in self.laid.drafts
-        )
+        segments = [
+            Segment(one.section, one.role, one.text, self._draft_tokens(one), one.trust, one.message,
+                    one.template, one.message_id, one.sources)
+            for one in self.laid.drafts
+        ]  # fmt: skip
         return Prompt(
             turns=tuple(self.laid.turns),
-            segments=segments,
+            segments=tuple(segments),
             token_count=self.total,
             budget=self.budget,
             stable_prefix_tokens=stable_tokens(self.laid, self.counter, self.tools),
@@ -373,10 +385,10 @@ class _Assembly:
             trace=self.trace,
         )
 
-    def _segment_tokens(self, text: str, turn: int | None) -> int:
+    def _draft_tokens(self, draft: Draft) -> int:
         """The tokens of a segment's text; a past message's calls are part of it."""
-        tokens = self.count(text)
-        if turn is not None:
-            for call in self.laid.turns[turn].tool_calls:
+        tokens = self.count(draft.text)
+        if draft.section == "history":
+            for call in self.laid.turns[draft.message].tool_calls:
                 tokens += self.count(call.name) + self.count(call.arguments)
         return tokens

@@ -38,7 +38,7 @@ class Pool:
 
     Args:
         candidates: in the order the stages left them, which is the order of the prompt.
-        count: tokens of a text by the target model's tokenizer.
+        count: tokens of a text by the target model's tokenizer; it remembers, since fences come again and again.
 
     Attributes:
         values: by candidate, 0 or more: its score; where no candidate has one, its rank.
@@ -50,8 +50,6 @@ class Pool:
     def __init__(self, candidates: Sequence[Candidate], count: Callable[[str], int]) -> None:
         self.candidates = candidates
         self._count = count
-        self._openings: dict[str, int] = {}
-        self._closing = {text: count(closing(NO_TAG, text)) for text in ("", "\n")}
         self.useless: dict[int, str] = {}
         self._spans: list[tuple[Span, ...]] = [candidate.spans for candidate in candidates]
         self.values = self._values()
@@ -138,10 +136,8 @@ class Pool:
         else:
             text = GAP.join(span.slice(chunk.text, offset=chunk.span.start) for span in spans)
         source = str(chunk.metadata.get("source", ""))
-        before = self._openings.get(source)
-        if before is None:
-            before = self._openings[source] = self._count(opening(NO_TAG, len(self.candidates), source))
-        return before + self._count(text) + self._closing["\n" if text.endswith("\n") else ""]
+        before, after = _fences(NO_TAG, len(self.candidates), source, text, spans, chunk.span)
+        return self._count(before) + self._count(text) + self._count(after)
 
     def _agree(self, index: int, other: int) -> bool:
         """Whether two overlapping chunks show the same text where they overlap; not so across two versions."""
@@ -186,19 +182,14 @@ class Pool:
         if len(members) == 1:
             spans = self._spans[members[0]]
             texts = [first.text] if spans == (first.span,) else self._pieces(members[0])
-            start, end = first.span
+            whole = first.span
         else:
             spans = merge_spans(span for index in members for span in self._spans[index])
             texts = self._texts(spans, members)
-            start, end = min(chunk.span.start for chunk in chunks), max(chunk.span.end for chunk in chunks)
+            whole = Span(min(chunk.span.start for chunk in chunks), max(chunk.span.end for chunk in chunks))
         text = GAP.join(texts)
         source = str(first.metadata.get("source", ""))
-        tag = fence_tag(text)
-        before, after = opening(tag, number, source), closing(tag, text)
-        if spans[0].start > start:
-            before += GAP.lstrip()
-        if spans[-1].end < end:
-            after = GAP.rstrip() + closing(tag, "")
+        before, after = _fences(fence_tag(text), number, source, text, spans, whole)
         return Block(before, text, after, tuple(Source(first.document_id, source, span) for span in spans), members)
 
     def _texts(self, spans: Sequence[Span], members: Sequence[int]) -> list[str]:
@@ -218,6 +209,16 @@ class Pool:
                 at += 1
             texts.append("".join(pieces))
         return texts
+
+
+def _fences(tag: str, number: int, source: str, text: str, spans: Sequence[Span], whole: Span) -> tuple[str, str]:
+    """What stands before and after `text`: its fences, and marks where `spans` leave out an end of `whole`."""
+    before, after = opening(tag, number, source), closing(tag, text)
+    if spans[0].start > whole.start:
+        before += GAP.lstrip()
+    if spans[-1].end < whole.end:
+        after = GAP.rstrip() + closing(tag, "")
+    return before, after
 
 
 @dataclass(slots=True)

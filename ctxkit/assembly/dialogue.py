@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ctxkit.errors import BudgetError
+from ctxkit.errors import BudgetError, HistoryError
+from ctxkit.history import check_history
 from ctxkit.messages import Message
 from ctxkit.protocols import ChatCounter, Window
 from ctxkit.trace import StageRecord
 
-__all__ = ["Dialogue"]
+__all__ = ["Dialogue", "check_turns"]
 
 
 class Dialogue:
@@ -29,7 +30,7 @@ class Dialogue:
     def __init__(self, messages: Sequence[Message], question: str, window: Window, counter: ChatCounter) -> None:
         self.messages = list(messages)
         self.asked: Message | None = None
-        if self.messages and self.messages[-1].role == "user" and self.messages[-1].content == question:
+        if self.messages and _asks(self.messages[-1], question):
             self.asked = self.messages.pop()
         self._window = window
         self._counter = counter
@@ -90,3 +91,23 @@ class Dialogue:
                 cost,
                 f"the window does not keep it within {self.limit:,} tokens",
             )
+
+
+def _asks(message: Message, question: str) -> bool:
+    """Whether a message is the question and nothing else."""
+    return message.role == "user" and message.visible == question and all(part.kind == "text" for part in message.parts)
+
+
+def check_turns(turns: Sequence[Message]) -> None:
+    """Raise `HistoryError` unless every provider takes the messages of a prompt (law 5). Linear.
+
+    A template's order is valid (the layout sees to it), and so is what ctxkit's windows give: it is another's doing.
+    """
+    try:
+        check_history(turns)
+    except HistoryError as error:
+        raise HistoryError(
+            f"the prompt is no valid dialogue: {error.message}",
+            subject=error.subject,
+            remedy="The window must give what ctxkit.history.check_history() takes; repair() makes it so.",
+        ) from error

@@ -1,18 +1,20 @@
 """The prompt's messages, from the rendered template, the dialogue, the documents and the question.
 
 The template decides the order; its author puts first what changes least. Assembly adds what a template leaves open: a
-history without a marker follows the leading system messages, a question without a slot becomes the last message.
+history without a marker follows the leading system messages, a question without a slot becomes the last message. What
+comes out is a dialogue that every provider takes (law 5): a template that could not give one is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.assembly.context import Block
 from ctxkit.documents import Source
-from ctxkit.errors import ConfigError
+from ctxkit.errors import ConfigError, TemplateError
 from ctxkit.messages import Message, Part, Role
 from ctxkit.prompts import Trust
 from ctxkit.protocols import ChatCounter
@@ -39,11 +41,15 @@ class Draft:
 
 @dataclass(slots=True)
 class Laid:
-    """A laid out prompt: messages, their segments, and how many segments from the start the next turn repeats."""
+    """A laid out prompt: messages, their segments, and how many segments from the start the next turn repeats.
+
+    `left_out` has the template's messages that are not there, by role and reason.
+    """
 
     turns: list[Message] = field(default_factory=list)
     drafts: list[Draft] = field(default_factory=list)
     stable: int = 0
+    left_out: list[str] = field(default_factory=list)
 
 
 class Layout:
@@ -55,6 +61,9 @@ class Layout:
         question: the text of the question, inserted verbatim.
         question_id: the id of the message in the history that asked it, if any.
         in_dialogue: whether a next turn will have more history, so that nothing behind the history is stable.
+
+    Raises:
+        TemplateError: the question is not in a user message, or the messages have an order that a provider refuses.
     """
 
     def __init__(
@@ -66,6 +75,7 @@ class Layout:
         question_id: str | None = None,
         in_dialogue: bool = True,
     ) -> None:
+        _check_order(rendered, template)
         self._frames: list[tuple[Role, tuple[Piece, ...]] | None] = [  # None is the place of the history
             None if message.role == "history" else (message.role, tuple(message.pieces)) for message in rendered
         ]
@@ -79,17 +89,26 @@ class Layout:
         if None not in self._frames:
             at = 0
             while at < len(self._frames) and (frame := self._frames[at]) is not None and frame[0] == "system":
-                if any(piece.slot == "question" for piece in frame[1]):
-                    break
                 at += 1
             self._frames.insert(at, None)
 
     def lay(self, history: Sequence[tuple[str, Message]], blocks: Sequence[Block]) -> Laid:
-        """The prompt with this history and these documents. A message without any text is left out."""
+        """The prompt with this history and these documents.
+
+        A message without any text is left out, and so is an assistant's that would then open the dialogue. System
+        messages at the head of the history follow the template's own, wherever the rest of the history stands.
+        """
         laid = Laid()
         open_end = True
         shown = False
+        head = list(takewhile(lambda past: past[1].role == "system", history))
         for frame in self._frames:
+            if head and (frame is None or frame[0] != "system"):
+                for name, message in head:
+                    self._past(laid, name, message)
+                history, head = history[len(head) :], []
+                if open_end:
+                    laid.stable = len(laid.drafts)
             if frame is None:
                 for name, message in history:
                     self._past(laid, name, message)
@@ -98,6 +117,9 @@ class Layout:
                     open_end = not self._in_dialogue
                 continue
             role, pieces = frame
+            if role == "assistant" and all(turn.role == "system" for turn in laid.turns):
+                laid.left_out.append("assistant: the message that it answers is left out")
+                continue
             first = len(laid.drafts)
             volatile = None
             for piece in pieces:
@@ -110,6 +132,8 @@ class Layout:
                 else:
                     self._piece(laid, role, piece)
             closed = self._close(laid, role, first)
+            if not closed:
+                laid.left_out.append(f"{role}: it has no text")
             if open_end:
                 if closed:
                     laid.stable = len(laid.drafts) if volatile is None else volatile
@@ -155,7 +179,7 @@ class Layout:
             Draft(
                 "history",
                 message.role,
-                message.text,
+                message.visible,
                 "history",
                 len(laid.turns),
                 message_id=name,
@@ -171,6 +195,27 @@ class Layout:
             return True
         del laid.drafts[first:]
         return False
+
+
+def _check_order(rendered: Sequence[RenderedMessage], template: str) -> None:
+    """Raise `TemplateError` unless the messages make a valid dialogue, whatever history stands among them."""
+    problem = ""
+    opened = asked = False
+    for message in rendered:
+        role = message.role
+        if role != "user" and any(piece.slot == "question" for piece in message.pieces):
+            problem = f"the question stands in the message of role {role}"
+            remedy = "Put {{question}} in a user message."
+        elif role == "system" and opened:
+            problem = "a system message stands inside the dialogue"
+            remedy = "Put system messages first, before the history and all others."
+        elif role == "assistant" and not asked:
+            problem = "the dialogue begins with an assistant message"
+            remedy = "Put the user message that it answers before it."
+        if problem:
+            raise TemplateError(problem, subject=f"template {template}", remedy=remedy)
+        opened = opened or role != "system"
+        asked = asked or role == "user"
 
 
 def stable_tokens(laid: Laid, counter: ChatCounter, tools: Sequence[Mapping[str, Any]]) -> int:

@@ -64,7 +64,7 @@ def joined_ids(messages: Sequence[Message]) -> list[int]:
     ids: list[int] = []
     for message in messages:
         own = [-1, -2, -3, *counter.encode(message.role)]
-        content = counter.encode(message.text)
+        content = counter.encode(message.visible)
         if message.tool_calls or message.tool_call_id:
             own += [-4] * (chat.count_message(message) - len(own) - len(content))
         ids += own + content

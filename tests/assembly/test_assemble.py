@@ -204,10 +204,28 @@ class TestSections:
         assert caught.value.available == 50
         assert set(caught.value.parts) == {"question"}
 
-    def test_an_unknown_section_is_noted(self) -> None:
-        prompt = build(budget=Budget(2_000, sections={"contxt": Section(max=50)}))
-        notes = [record.notes for record in prompt.trace.records if record.stage == "mandatory"]
-        assert notes[0]["sections that the template does not have"] == ["contxt"]
+    def test_an_unknown_section_is_refused(self) -> None:
+        with pytest.raises(ConfigError, match="the template default has no section 'contxt'") as caught:
+            build(budget=Budget(2_000, sections={"contxt": Section(max=50)}))
+        assert caught.value.remedy == (
+            "Did you mean 'context'? Its sections: chat format, context, history, question, system, tools, user."
+        )
+
+    def test_a_section_that_this_request_has_nothing_for_is_known(self) -> None:
+        """One budget serves templates with and without a place for context, and payloads with an empty value."""
+        every = {name: Section(max=200) for name in ("history", "context", "question", "tools", "user", "tone")}
+        template = Template.parse("{{tone}}{{question}}", name="bare")
+        assert build(template=template, payload={"tone": ""}, budget=Budget(2_000, sections=every)).token_count > 0
+
+    def test_minima_beyond_the_room_are_noted(self) -> None:
+        minima = {"history": Section(min=600), "context": Section(min=700)}
+        found = [candidate(NOTE, 0, 99, 1.0)]
+        for size, noted in ((1_000, True), (2_000, False)):
+            prompt = build(budget=Budget(size, sections=minima), candidates=found)
+            (notes,) = (record.notes for record in prompt.trace.records if record.stage == "history")
+            (mandatory,) = (record.tokens_out for record in prompt.trace.records if record.stage == "mandatory")
+            expected = {"history": 600, "context": 700, "room": 1_000 - mandatory} if noted else None
+            assert notes.get("minima beyond the room") == expected
 
 
 class TestOverlaps:

@@ -83,7 +83,7 @@ def test_the_openai_count_is_the_encoding_of_the_whole_content(request_: Request
     prompt = request_.assemble(openai_counter(), tools=(), budget=Budget(4_000))
     if any(turn.tool_calls or turn.tool_call_id for turn in prompt.turns):
         prompt = request_.assemble(openai_counter(), tools=(), budget=Budget(4_000), history=())
-    assert prompt.token_count == len(joined_ids([Message(turn.role, turn.text) for turn in prompt.turns])) + 3
+    assert prompt.token_count == len(joined_ids([Message(turn.role, turn.visible) for turn in prompt.turns])) + 3
 
 
 @given(requests())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ctxkit.documents import GAP, Span, intersect_spans, total_length
 from ctxkit.prompts import Budget, Prompt, Segment
 from ctxkit.protocols import ChatCounter
-from tests.assembly.requests import Request, requests
+from tests.assembly.requests import Request, as_sent, requests
 
 FENCED = re.compile(
     r'<document-(?P<tag>\d{6,}) id="(?P<number>\d+)"(?: source="[^"<>\n]*")?>\n(?:\[…\] )?(?P<text>.*?)'
@@ -30,7 +30,7 @@ def test_the_segments_are_the_messages(request_: Request, extra: int) -> None:
     for index, turn in enumerate(prompt.turns):
         own = [segment for segment in prompt.segments if segment.message == index]
         assert own
-        assert "".join(segment.text for segment in own) == turn.text
+        assert "".join(segment.text for segment in own) == turn.visible
         assert {segment.role for segment in own} == {turn.role}
     assert [segment.message for segment in prompt.segments] == sorted(segment.message for segment in prompt.segments)
 
@@ -43,7 +43,7 @@ def test_context_is_document_text(request_: Request, extra: int) -> None:
         assert (segment.section, segment.trust) == ("context", "untrusted")
         (document_id,) = {source.document_id for source in segment.sources}
         document = request_.documents[document_id]
-        assert segment.text == GAP.join(source.span.slice(document.text) for source in segment.sources)
+        assert segment.text == GAP.join(source.span.slice(as_sent(document.text)) for source in segment.sources)
         assert {source.source for source in segment.sources} == {document.source}
         # Only what the stages kept is sent.
         kept = [
@@ -72,7 +72,7 @@ def test_any_piece_of_context_can_be_located(request_: Request, data: st.DataObj
         ends = data.draw(st.tuples(st.integers(0, len(segment.text)), st.integers(0, len(segment.text))))
         start, end = min(ends), max(ends)
         located = segment.locate(start, end)
-        text = request_.documents[segment.sources[0].document_id].text
+        text = as_sent(request_.documents[segment.sources[0].document_id].text)
         found = "".join(source.span.slice(text) for source in located)
         assert found == _without_gaps(segment, start, end)
         assert segment.locate(0, len(segment.text)) == segment.sources
@@ -96,14 +96,17 @@ def test_every_segment_names_where_it_is_from(request_: Request, extra: int) -> 
             assert segment.trust == "history"
             assert segment.message_id is not None
             assert segment.role == past[segment.message_id].role
-            assert segment.text in (past[segment.message_id].text, "[empty message]") or ":" in segment.message_id
+            assert (
+                segment.text in (as_sent(past[segment.message_id].visible), "[empty message]")
+                or ":" in segment.message_id
+            )
         elif segment.section == "question":
-            assert segment.text == request_.query.text
+            assert segment.text == as_sent(request_.query.text)
             assert segment.trust == "untrusted"
         elif segment.sources or segment.is_fence:
             assert segment.template is None
         elif segment.section in request_.payload:
-            assert segment.text == request_.payload[segment.section]
+            assert segment.text == as_sent(request_.payload[segment.section])
             assert segment.trust == "untrusted"
         else:
             assert segment.template == request_.template.reference
