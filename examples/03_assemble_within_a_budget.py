@@ -16,16 +16,17 @@ def main() -> None:
             "alice", [Message("user", "Who holds the keys?"), Message("assistant", "The vault does.")]
         )
 
-        for size in (400, 1_200):
+        # The first budget has room for one of the two notes that bear on the question, the second for both.
+        for size, dropped in ((540, ["vault.md"]), (1_200, [])):
             budget = Budget(size, reserve_output=100, sections={"context": Section(share=0.8)})
             prompt = engine.assemble(
                 "When do keys rotate, and how long is the old key valid?", session="alice", budget=budget
             )
             print(prompt.explain(), end="\n\n")
             assert prompt.token_count <= budget.available
-            assert all(
-                segment.sources for segment in prompt.segments if segment.trust == "untrusted" and segment.sources
-            )
+            packed = [segment for segment in prompt.segments if segment.section == "context" and segment.sources]
+            assert packed[0].sources[0].source == "rotation.md"
+            assert [item.sources[0].source for item in prompt.dropped] == dropped
 
         try:
             engine.assemble("When do keys rotate?", session="alice", budget=Budget(20))

@@ -2,7 +2,8 @@
 # The main job on real input: this project's own documents, a real local model, a budget that is shown to hold.
 #
 # The model is SmolLM2-135M-Instruct: small enough for any machine, and no oracle. It answers best from little text, so
-# the window here is small on purpose; another question is the script's first argument.
+# the window here is small on purpose, and the pages that explain are read, not the command reference; another question
+# is the script's first argument.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,7 +22,8 @@ show() {
   ctxkit "$@"
 }
 
-show ingest README.md docs
+echo "The model has 135 million parameters: it runs on any machine, and it is no oracle."
+show ingest README.md docs/laws.md docs/concepts docs/quickstart.md docs/decisions
 show templates push answer examples/answer.template
 show ask "$question" --model local --template answer --compress --candidates 6 --budget "$window" \
   --reserve "$reserve" --max-tokens "$reserve" --stop $'\n\n' --timeout 600 --explain | tee "$folder/answer.txt"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 import sys
 import types
 from dataclasses import dataclass
@@ -88,6 +89,24 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("page", WITH_SNIPPETS, ids=name_of)
 def test_the_snippets_run(page: Path, folder: Path) -> None:
     assert run(page) > 0
+
+
+def test_the_stages_of_the_conformance_page_conform(tmp_path: Path) -> None:
+    """The page as a reader would type it into a test file: its conformance classes run and pass."""
+    page = ROOT / "docs" / "conformance.md"
+    code = "\n\n".join(snippet.code for snippet in snippets(page) if not snippet.skipped)
+    classes = re.findall(r"^class (Test\w+)\(", code, re.MULTILINE)
+    assert len(classes) >= 2
+    file = tmp_path / "test_page.py"
+    file.write_text(code, "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", str(file)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all(f"::{name}::" in done.stdout for name in classes), done.stdout
 
 
 def test_readme_and_quickstart_have_snippets() -> None:

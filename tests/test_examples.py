@@ -57,4 +57,8 @@ def test_the_demo_shows_that_the_budget_held() -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "The budget held" in done.stdout
+    assert "135 million parameters" in done.stdout
+    answer = done.stdout.partition("--explain\n")[2].partition("\n[1] ")[0]
+    assert re.search(r"tenant.*(every (key|statement)|row-level security)", answer, re.IGNORECASE | re.DOTALL), answer
+    assert re.search(r"^\[\d+\] docs/(laws|concepts/storage)\.md:", done.stdout, re.MULTILINE), "the page is not cited"
     assert re.search(r"^\[\d+\] \S+:\d+-\d+ ", done.stdout, re.MULTILINE), "no citation is shown"
