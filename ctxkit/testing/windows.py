@@ -30,7 +30,7 @@ class WordChatCounter:
 
     def count_message(self, message: Message) -> int:
         calls = sum(1 + self.count(call.arguments) for call in message.tool_calls)
-        return 3 + self.count(message.text) + calls
+        return 3 + self.count(message.visible) + calls
 
     def count_prompt(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> int:
         return 3 + sum(map(self.count_message, messages)) + sum(self.count(json.dumps(tool)) for tool in tools)
