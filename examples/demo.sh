@@ -25,7 +25,7 @@ show() {
 echo "The model has 135 million parameters: it runs on any machine, and it is no oracle."
 show ingest README.md docs/laws.md docs/concepts docs/quickstart.md docs/decisions
 show templates push answer examples/answer.template
-show ask "$question" --model local --template answer --compress --candidates 6 --budget "$window" \
+show ask "$question" --model local --template answer --compress --candidates 4 --budget "$window" \
   --reserve "$reserve" --max-tokens "$reserve" --stop $'\n\n' --timeout 600 --explain | tee "$folder/answer.txt"
 
 # Two counts that come from different places must agree: what the model was fed, and what the assembler had promised.
