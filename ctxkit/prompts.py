@@ -10,7 +10,7 @@ from ctxkit.checking import check_kind, check_number, check_whole
 from ctxkit.documents import GAP, Source, Span
 from ctxkit.errors import ConfigError
 from ctxkit.messages import Message, Role, ToolCall
-from ctxkit.trace import Dropped, Trace
+from ctxkit.trace import Dropped, Trace, label
 
 __all__ = [
     "Budget",
@@ -239,7 +239,7 @@ class Prompt:
         if self.dropped:
             lines.append(f"\ndropped ({len(self.dropped)}):")
             lines += [
-                f"  {item.section}  {item.token_count:,} tokens  {item.item}: {item.reason}" for item in self.dropped
+                f"  {item.section}  {item.token_count:,} tokens  {item.name}: {item.reason}" for item in self.dropped
             ]
         if self.trace.records:
             lines.append("\nstages:")
@@ -252,9 +252,7 @@ class Prompt:
 
 def _origin(segment: Segment) -> str:
     if segment.sources:
-        first = segment.sources[0]
-        more = f" (+{len(segment.sources) - 1})" if len(segment.sources) > 1 else ""
-        return f"{first.source or first.document_id}:{first.span.start}-{first.span.end}{more}"
+        return label(segment.sources)
     if segment.message_id is not None:
         return f"message {segment.message_id}"
     return f"template {segment.template}" if segment.template else "the request"

@@ -10,18 +10,41 @@ from typing import Any
 
 from ctxkit.documents import Source
 
-__all__ = ["Dropped", "StageRecord", "Trace"]
+__all__ = ["Dropped", "StageRecord", "Trace", "label"]
+
+
+def label(sources: Sequence[Source]) -> str:
+    """Where a text comes from, for people: the first of its sources, and how many more there are.
+
+    Example:
+        >>> from ctxkit.documents import Span
+        >>> label([Source("d1", "guide.md", Span(10, 30)), Source("d1", "guide.md", Span(40, 50))])
+        'guide.md:10-30 (+1)'
+    """
+    document_id, source, span = sources[0]
+    more = f" (+{len(sources) - 1})" if len(sources) > 1 else ""
+    return f"{source or document_id}:{span.start}-{span.end}{more}"
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """One thing that did not reach the prompt, and why (law 2: nothing is dropped in silence)."""
+    """One thing that did not reach the prompt, and why (law 2: nothing is dropped in silence).
+
+    Args:
+        item: the id of the chunk or the message.
+        sources: the document spans it would have sent, all of its chunk's where that is nothing; empty for a message.
+    """
 
     section: str
     item: str
     token_count: int
     reason: str
     sources: tuple[Source, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Its source and span where they are known, else its id."""
+        return label(self.sources) if self.sources else self.item
 
 
 @dataclass(slots=True)

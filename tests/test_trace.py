@@ -54,6 +54,7 @@ def test_what_was_dropped_is_gathered_over_all_stages_with_its_sources() -> None
     with trace.stage("b") as record:
         record.drop("history", "y", 2, "older than the window")
     assert [(item.item, item.sources) for item in trace.dropped] == [("x", (source,)), ("y", ())]
+    assert [item.name for item in trace.dropped] == ["s.md:0-4", "y"]
     assert all(item.reason for item in trace.dropped)
 
 

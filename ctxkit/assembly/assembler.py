@@ -53,7 +53,7 @@ def assemble(
     """One prompt that fits its budget, with the source of every token (laws 2, 3, 6 and 7).
 
     The mandatory parts (the template's text, the payload, tools, the question) are counted first; then the history is
-    fitted; then retrieval is asked, told its room; then candidates are packed by value per token; then the whole is
+    fitted; then retrieval is asked, told its room; then the best candidates that fit are taken; then the whole is
     counted as the target model counts it, and the least valuable items leave until it fits. Every item that is left
     out is in the trace with its reason. The same arguments give the same prompt, byte for byte. Of every text, each
     lone surrogate becomes U+FFFD, so that what is counted is what is sent.
@@ -62,8 +62,8 @@ def assemble(
         query: the question; `room` is set before candidates are asked for.
         template: its slots `context` and `question` and its place for the history are filled here.
         history: the dialogue before the question. A last message that is the question itself is not repeated.
-        candidates: in the order they shall stand in the prompt; their scores are their values. Or what finds them,
-            called once with the query and its room.
+        candidates: in the order they shall stand in the prompt; the one of the highest score is taken first. Or what
+            finds them, called once with the query and its room.
         budget: limits for the sections `history` and `context`; a `max` of another section is checked.
         counter: of the target model.
         window: chooses what of the history is kept.
@@ -150,7 +150,7 @@ class _Assembly:
         self.packed = Packed()
         self.evicted: dict[int, str] = {}
         self.laid = Laid()
-        self.total = self.room = 0
+        self.total = self.room = self.packing_room = 0
 
     def count(self, text: str) -> int:
         known = self._counts.get(text)
@@ -232,16 +232,17 @@ class _Assembly:
 
     @staticmethod
     def _drop(record: StageRecord, candidate: Candidate, tokens: int, reason: str) -> None:
-        record.drop("context", candidate.chunk.id, tokens, reason, candidate.sources)
+        sources = candidate.sources or replace(candidate, kept=None).sources
+        record.drop("context", candidate.chunk.id, tokens, reason, sources)
 
     # Packing.
 
     def pack_context(self) -> None:
-        """Choose candidates by value per token."""
+        """Choose candidates, the best first."""
         pool = self.pool
         usable = [index for index in range(len(pool.candidates)) if index not in pool.useless]
         with self.trace.stage("packing", items_in=len(usable)) as record:
-            room = self._context_room()
+            room = self.packing_room = self._context_room()
             self.packed = pack(pool.values, pool.hints, room, weigh=pool.weigh, items=usable, entangled=pool.entangled)
             record.items_out, record.tokens_out = len(self.packed.taken), self.packed.used
             record.notes["room"] = room
@@ -309,7 +310,7 @@ class _Assembly:
             leaving = [min(large, key=lambda index: (values[index], -index))]
         else:
             leaving, saved = [], 0
-            for index in sorted(taken, key=lambda index: (values[index] / max(1, taken[index]), -index)):
+            for index in sorted(taken, key=lambda index: (values[index], -index)):
                 leaving.append(index)
                 saved += taken[index]
                 if saved >= excess:
@@ -329,7 +330,7 @@ class _Assembly:
             added: dict[int, int] = {}
             if slack * 64 >= self.room:
                 values, known = self.pool.values, self.packed.known
-                for index in sorted(known, key=lambda index: (-values[index] / max(1, known[index]), index)):
+                for index in sorted(known, key=lambda index: (-values[index], index)):
                     if index not in self.pool.entangled and known[index] <= slack:
                         added[index] = known[index]
                         slack -= known[index]
@@ -351,7 +352,6 @@ class _Assembly:
         """Everything that is not in the prompt, with the reason."""
         pool = self.pool
         repeats = set(self.packed.nothing)
-        room = f"{self._context_room():,}"
         for index, candidate in enumerate(pool.candidates):
             if index in self.packed.taken or index in pool.useless:
                 continue
@@ -359,7 +359,9 @@ class _Assembly:
             if index in repeats:
                 reason = "its text is in the prompt already"
             else:
-                reason = self.evicted.get(index) or f"others are worth more in the room of {room} tokens"
+                beside = "" if tokens > self.packing_room else " beside better ones"
+                room = f"the room of {self.packing_room:,} tokens"
+                reason = self.evicted.get(index) or f"its {tokens:,} tokens do not fit {room}{beside}"
             self._drop(record, candidate, tokens, reason)
         self.dialogue.report(record)
 

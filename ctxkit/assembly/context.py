@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 from ctxkit.assembly.delimiters import NO_TAG, closing, fence_tag, opening
 from ctxkit.documents import GAP, Candidate, Source, Span, merge_spans, subtract_spans
+from ctxkit.trace import label
 
 __all__ = ["Block", "Pool"]
 
 _FENCE_HINT = 16
-"""About the tokens of a fence, for ordering."""
+"""About the tokens of a fence, for hints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Pool:
 
     Attributes:
         values: by candidate, 0 or more: its score; where no candidate has one, its rank.
-        hints: by candidate, about its cost, from the chunk's own count by whatever tokenizer; orders, never promises.
+        hints: by candidate, about its cost, from the chunk's own count by whatever tokenizer; never a promise.
         entangled: the candidates that share characters with another one.
         useless: the candidates that cannot be sent, with the reason.
     """
@@ -88,7 +89,7 @@ class Pool:
                 if kept != index:
                     better, worse = (index, kept) if self.values[index] > self.values[kept] else (kept, index)
                     best[key] = better
-                    self.useless[worse] = f"it repeats {self.candidates[better].chunk.id}"
+                    self.useless[worse] = f"it repeats {label(self.candidates[better].sources)}"
 
     def _find_overlaps(self) -> dict[int, list[int]]:
         """The candidates that share characters, by candidate. O(n log n), plus the pairs that overlap."""

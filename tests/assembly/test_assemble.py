@@ -91,7 +91,7 @@ class TestThePrompt:
         shown = prompt.explain()
         assert "note.md:0-47" in shown
         assert "fences around the documents" in shown
-        assert "book:0-9000: others are worth more" in shown
+        assert "  book.md:0-9000: its " in shown
         assert "template default" in shown
 
     def test_a_question_without_a_slot_is_the_last_message(self) -> None:
@@ -253,10 +253,11 @@ class TestOverlaps:
         )
         assert contexts(prompt) == [("book", [Span(0, 300)])]
         assert [item.reason for item in prompt.dropped] == [
-            "it repeats book:0-300",
+            "it repeats book.md:0-300",
             "compression left nothing of it",
             "its text is in the prompt already",
         ]
+        assert [item.name for item in prompt.dropped] == ["book.md:0-300", "book.md:400-500", "book.md:50-200"]
 
     def test_two_versions_of_a_document_are_not_mixed(self) -> None:
         newer = Document("book", BOOK.text.upper(), source="book.md")
@@ -270,6 +271,40 @@ class TestOverlaps:
         assert prompt.token_count <= 800
         spans = [span for _, document_spans in contexts(prompt) for span in document_spans]
         assert sum(span.length for span in spans) == len({at for span in spans for at in range(*span)})
+
+
+class TestWhatIsTaken:
+    def test_the_best_is_kept_however_long_it_is(self) -> None:
+        """A long chunk that is clearly the best, and many short weak ones that are worth more per token."""
+        weak = [candidate(BOOK, at, at + 60, 0.8) for at in range(5_000, 8_000, 100)]
+        best = candidate(BOOK, 0, 1_200, 0.93)
+        prompt = build(candidates=[*weak, best], budget=Budget(10_000, sections={"context": Section(max=400)}))
+        spans = [span for _, document_spans in contexts(prompt) for span in document_spans]
+        assert best.chunk.span in spans
+        assert len(spans) > 1, "what is left is for the others"
+
+    def test_they_are_taken_in_the_order_of_their_scores(self) -> None:
+        found = [candidate(BOOK, at, at + 400, score) for at, score in ((0, 0.1), (1_000, 0.9), (2_000, 0.3))]
+        prompt = build(candidates=found, budget=Budget(10_000, sections={"context": Section(max=300)}))
+        assert contexts(prompt) == [("book", [Span(1_000, 1_400)]), ("book", [Span(2_000, 2_400)])]
+
+    def test_the_reason_says_whether_it_fits_alone(self) -> None:
+        found = [candidate(BOOK, 0, 4_000, 0.9), candidate(BOOK, 5_000, 5_900, 0.8), candidate(BOOK, 7_000, 7_900, 0.7)]
+        prompt = build(candidates=found, budget=Budget(10_000, sections={"context": Section(max=300)}))
+        assert contexts(prompt) == [("book", [Span(5_000, 5_900)])]
+        long, beside = prompt.dropped
+        assert long.reason == f"its {long.token_count:,} tokens do not fit the room of 300 tokens"
+        assert (
+            beside.reason == f"its {beside.token_count:,} tokens do not fit the room of 300 tokens beside better ones"
+        )
+
+    def test_nothing_is_better_where_nothing_was_taken(self) -> None:
+        found = [candidate(BOOK, at, at + 4_000, 0.9) for at in (0, 5_000)]
+        prompt = build(candidates=found, budget=Budget(10_000, sections={"context": Section(max=100)}))
+        assert not contexts(prompt)
+        assert all(item.reason.endswith("tokens do not fit the room of 100 tokens") for item in prompt.dropped)
+        shown = prompt.explain()
+        assert "book.md:0-4000: its " in shown and "book.md:5000-9000: its " in shown
 
 
 class TestHonesty:
