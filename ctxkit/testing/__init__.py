@@ -10,6 +10,7 @@ class TestMyChunker(ChunkerConformance):
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 _HOMES = {
@@ -29,6 +30,16 @@ _HOMES = {
 }
 
 __all__ = sorted(_HOMES)
+
+
+def _explain_asserts() -> None:
+    """Let pytest show the values in a failed assert of ours, as it does for a test file of yours."""
+    homes = sorted({f"{__name__}.{home}" for home in _HOMES.values()} - sys.modules.keys())
+    if "pytest" in sys.modules and homes:
+        sys.modules["pytest"].register_assert_rewrite(*homes)
+
+
+_explain_asserts()
 
 
 def __getattr__(name: str) -> Any:

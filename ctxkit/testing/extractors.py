@@ -22,9 +22,10 @@ class EntityExtractorConformance:
         assert len(found) == len(texts)
         for text, entities in zip(texts, found, strict=True):
             for entity in entities:
-                assert entity.span.slice(text) == entity.text
-                assert entity.text
-                assert entity.label
+                there = entity.span.slice(text)
+                assert there == entity.text, f"{entity.text!r} is said to be at {entity.span}; there is {there!r}"
+                assert entity.text, f"an empty entity at {entity.span} of {text!r}"
+                assert entity.label, f"{entity.text!r} has no label"
 
     def test_it_streams_in_order_and_repeats_itself(self) -> None:
         texts = ["Ada Lovelace met Charles Babbage in London."] * 3

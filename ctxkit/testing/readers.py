@@ -66,7 +66,8 @@ class ReaderConformance:
         document, error = _read(self.make_reader(), data, source)
         assert error is None or error.subject == source
         for text in (document.text, document.title) if document else ():
-            assert not re.search("[\x00\ud800-\udfff]", text)
+            found = re.search("[\x00\ud800-\udfff]", text)
+            assert not found, f"no database stores {text!r:.200}: character {found.start()} is {found[0]!r}"
 
     def test_a_file_cut_short_gives_a_document_or_our_error(self) -> None:
         data, source, _ = self.sample()

@@ -58,19 +58,23 @@ class RetrieverConformance:
     @pytest.mark.parametrize("k", [1, 2, 100])
     def test_at_most_k_best_first_in_range(self, retriever: Retriever, k: int) -> None:
         found = retriever.retrieve(Query("warm green tea"), k)
-        assert 1 <= len(found) <= k
+        assert 1 <= len(found) <= k, f"asked for at most {k}, found {len(found)}"
         finals = [candidate.scores["final"] for candidate in found]
-        assert finals == sorted(finals, reverse=True)
-        assert all(0 <= score <= 1 for score in finals)
+        assert finals == sorted(finals, reverse=True), f"the best comes first, but the scores are {finals}"
+        assert all(0 <= score <= 1 for score in finals), f"final scores are in [0, 1], but these are {finals}"
 
     def test_no_candidate_comes_twice(self, retriever: Retriever) -> None:
         found = retriever.retrieve(Query("warm green key bananas"), 100)
-        assert len({candidate.chunk.id for candidate in found}) == len(found)
+        ids = [candidate.chunk.id for candidate in found]
+        assert len(set(ids)) == len(ids), f"a candidate came twice: {ids}"
 
     def test_every_candidate_is_a_piece_of_its_document(self, retriever: Retriever) -> None:
         texts = {document.id: document.text for document in _DOCUMENTS}
         for candidate in retriever.retrieve(Query("the old key and a warm pot"), 100):
-            assert candidate.text == candidate.chunk.span.slice(texts[candidate.chunk.document_id])
+            there = candidate.chunk.span.slice(texts[candidate.chunk.document_id])
+            assert candidate.text == there, (
+                f"law 3, every token has a source: {candidate.chunk.id} says {candidate.text!r}, its document {there!r}"
+            )
 
     def test_a_candidate_says_where_it_comes_from(self, retriever: Retriever) -> None:
         best = retriever.retrieve(Query("rotate the signing key"), 1)[0]
@@ -78,7 +82,9 @@ class RetrieverConformance:
 
     def test_the_same_question_has_the_same_answer(self, retriever: Retriever) -> None:
         query = Query("warm green key")
-        assert retriever.retrieve(query, 10) == retriever.retrieve(query, 10)
+        assert retriever.retrieve(query, 10) == retriever.retrieve(query, 10), (
+            "law 6, the same in gives the same out: two calls differ"
+        )
 
     @pytest.mark.parametrize(
         ("filters", "allowed"),
@@ -92,7 +98,10 @@ class RetrieverConformance:
     )
     def test_filters_hold(self, retriever: Retriever, filters: dict[str, object], allowed: set[str]) -> None:
         found = retriever.retrieve(Query("warm green key rotate", filters=filters), 100)
-        assert {candidate.chunk.document_id for candidate in found} <= allowed
+        documents = {candidate.chunk.document_id for candidate in found}
+        assert documents <= allowed, (
+            f"the filter {filters} lets {sorted(allowed)} through, but found {sorted(documents)}"
+        )
 
     @pytest.mark.parametrize("text", ["", " \n\t", "\u3000"])
     def test_a_question_of_white_space_finds_nothing(self, retriever: Retriever, text: str) -> None:

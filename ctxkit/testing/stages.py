@@ -90,27 +90,34 @@ class StageConformance:
         before = copy.deepcopy(given)
         query = Query("signing key", room=60)
         first = self.make_stage()(query, given)
-        assert given == before
-        assert self.make_stage()(query, given) == first
+        assert given == before, "law 6, reading changes nothing: the stage changed the candidates it was given"
+        assert self.make_stage()(query, given) == first, "law 6, the same in gives the same out: two calls differ"
 
     def test_the_choice_does_not_depend_on_the_order_of_arrival(self) -> None:
         for given in (make_candidates(_TEXTS), make_candidates(_TEXTS[:1] * 8, scores=[0.5] * 8)):
             query = Query("signing key", room=100)
             first, second = (self.make_stage()(query, items) for items in (given, given[::-1]))
-            assert {one.chunk.id: one for one in first} == {one.chunk.id: one for one in second}
+            assert {one.chunk.id: one for one in first} == {one.chunk.id: one for one in second}, (
+                "law 6, the same in gives the same out: the choice hangs on the order in which candidates came"
+            )
 
     @staticmethod
     def _check(given: Sequence[Candidate], result: Sequence[Candidate]) -> None:
-        assert isinstance(result, list)
+        assert isinstance(result, list), f"a stage returns a list, not a {type(result).__name__}"
         by_id = {candidate.chunk.id: candidate for candidate in given}
         ids = [candidate.chunk.id for candidate in result]
-        assert len(set(ids)) == len(ids), "a candidate came twice"
-        assert set(ids) <= set(by_id), "a candidate was invented"
+        assert len(set(ids)) == len(ids), f"a candidate came twice: {ids}"
+        assert set(ids) <= set(by_id), (
+            f"law 3, every token has a source: invented candidates {sorted(set(ids) - set(by_id))}"
+        )
         for candidate in result:
             before = by_id[candidate.chunk.id]
-            assert candidate.chunk == before.chunk, "a chunk was changed"
+            who = candidate.chunk.id
+            assert candidate.chunk == before.chunk, f"law 3, every token has a source: the chunk {who} was changed"
             inside = intersect_spans(candidate.spans, before.spans)
-            assert total_length(inside) == total_length(candidate.spans), "a span was invented"
-            assert 0.0 <= candidate.score <= 1.0
+            assert total_length(inside) == total_length(candidate.spans), (
+                f"law 3, every token has a source: {who} keeps {candidate.spans}, which is not inside {before.spans}"
+            )
+            assert 0.0 <= candidate.score <= 1.0, f"{who} has the final score {candidate.score}, not in [0, 1]"
             if total_length(before.spans):
-                assert total_length(candidate.spans), "a kept candidate was emptied"
+                assert total_length(candidate.spans), f"{who} was kept, but emptied: leave it out of the result"
