@@ -1,8 +1,12 @@
-"""Small real files of each format, made by the libraries that make them."""
+"""Small real files of each format, made by the libraries that make them, and folders of files."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
+from pathlib import Path
+
+from ctxkit.reading import Failed, Skipped
 
 
 def pdf(pages: list[str], *, title: str = "", password: str = "") -> bytes:
@@ -48,3 +52,15 @@ page</title><style>p { color: red }</style><script>alert("x")</script></head><bo
     return 1
 </code></pre><noscript>no script</noscript><p>a * b _c_ &lt;tag&gt; &amp; 1 &lt; 2</p></body></html>
 """
+
+
+def make(root: Path, contents: dict[str, str | bytes]) -> Path:
+    for name, content in contents.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return root
+
+
+def found(items: Iterable[Path | Skipped | Failed], root: Path) -> list[str]:
+    return [item.relative_to(root).as_posix() for item in items if isinstance(item, Path)]
