@@ -108,6 +108,9 @@ class ChatCounter(TokenCounter, Protocol):
 
     Where a message's content is parts, a local model encodes part by part and so does its counter. `exact` is False
     for an estimate, which must never be lower than the truth.
+
+    A counter that is exact for some prompts and an estimate for others also has
+    `is_exact(messages, tools) -> bool`; `counted_exactly` asks for both.
     """
 
     @property
@@ -120,6 +123,12 @@ class ChatCounter(TokenCounter, Protocol):
     def count_prompt(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> int:
         """What the model counts for the whole prompt, the opening of its answer included."""
         ...
+
+
+def counted_exactly(counter: ChatCounter, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> bool:
+    """Whether the counter's count of this very prompt is exact."""
+    of_prompt = getattr(counter, "is_exact", None)
+    return counter.exact and (of_prompt is None or bool(of_prompt(messages, tools)))
 
 
 @runtime_checkable

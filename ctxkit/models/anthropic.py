@@ -16,6 +16,7 @@ from ctxkit.models.remote_reading import Answer
 from ctxkit.models.windows import anthropic_window
 from ctxkit.prompts import CompletionOptions, Prompt, Usage
 from ctxkit.protocols import ChatCounter
+from ctxkit.tools import checked_tools
 
 __all__ = ["AnthropicModel"]
 
@@ -70,7 +71,7 @@ class AnthropicModel(RemoteModel):
         if stops:
             request["stop_sequences"] = stops
         if prompt.tools:
-            request["tools"] = [_tool(tool) for tool in prompt.tools]
+            request["tools"] = [_tool(tool) for tool in checked_tools(prompt.tools)]
         return request
 
     def _create(self, client: Any) -> Any:

@@ -12,7 +12,6 @@ documented rule is taken at its upper end:
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -20,9 +19,11 @@ from typing import Any
 
 from ctxkit.errors import ConfigError
 from ctxkit.messages import Message, Part
+from ctxkit.models.json_text import json_text
 from ctxkit.models.memo import Memo
 from ctxkit.models.openai_counting import image_size
 from ctxkit.tokens import get_counter
+from ctxkit.tools import checked_tools
 
 __all__ = ["AnthropicChatCounter"]
 
@@ -103,7 +104,7 @@ class AnthropicChatCounter:
             elif part.kind == "image":
                 total += self._image(part)
             else:
-                total += _PER_BLOCK + self._json(part.data)
+                total += _PER_BLOCK + self._json(part.data, message.id)
         for call in message.tool_calls:
             total += _PER_BLOCK + self.count(call.id) + self.count(call.name) + self.count(call.arguments)
         if message.tool_call_id:
@@ -118,7 +119,7 @@ class AnthropicChatCounter:
         """The schemas as JSON, and the system prompt that the provider adds when there are any."""
         if not tools:
             return 0
-        return self._tools_prompt() + sum(_PER_BLOCK + self._json(tool) for tool in tools)
+        return self._tools_prompt() + sum(_PER_BLOCK + self._json(tool) for tool in checked_tools(tools))
 
     def _tools_prompt(self) -> int:
         if self.newer:
@@ -126,8 +127,8 @@ class AnthropicChatCounter:
         keys = [key for key in _TOOLS_PROMPT if self.model.startswith(key)]
         return _TOOLS_PROMPT[max(keys, key=len)] if keys else _TOOLS_PROMPT_UNKNOWN
 
-    def _json(self, value: Any) -> int:
-        return self.count(json.dumps(value, ensure_ascii=False, default=str))
+    def _json(self, value: Any, subject: str = "") -> int:
+        return self.count(json_text(value, subject=subject))
 
     def _image(self, part: Part) -> int:
         """An image, resized to at most 1,568 pixels a side and about 1,600 tokens; newer models 2,576 and 4,784."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+from ctxkit.models.chat_shapes import as_function
 from ctxkit.models.openai_counting import OpenAIChatCounter
 from ctxkit.models.remote import RemoteModel
 from ctxkit.models.remote_errors import unsupported_parameter
@@ -13,6 +13,7 @@ from ctxkit.models.remote_reading import Answer
 from ctxkit.models.windows import openai_window
 from ctxkit.prompts import CompletionOptions, Prompt, Usage
 from ctxkit.protocols import ChatCounter
+from ctxkit.tools import checked_tools
 
 __all__ = ["OpenAIModel"]
 
@@ -66,7 +67,7 @@ class OpenAIModel(RemoteModel):
         if options.stop:
             request["stop"] = list(options.stop[:4])  # the API takes four; all are cut here
         if prompt.tools:
-            request["tools"] = [_tool(tool) for tool in prompt.tools]
+            request["tools"] = [as_function(tool) for tool in checked_tools(prompt.tools)]
         return request
 
     def _create(self, client: Any) -> Any:
@@ -146,10 +147,3 @@ def _message(message: dict[str, Any]) -> dict[str, Any]:
         for part in message["content"]
     ]
     return {**message, "content": parts}
-
-
-def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
-    if "function" in tool:
-        return dict(tool)
-    function = {"parameters" if key == "input_schema" else key: value for key, value in tool.items() if key != "type"}
-    return {"type": "function", "function": function}

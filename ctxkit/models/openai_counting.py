@@ -5,18 +5,21 @@ OpenAI documents: 3 tokens, the role, the content, 1 for a name and the name its
 
 Sources: OpenAI Cookbook, "How to count tokens with tiktoken" (messages, tool schemas of the gpt-4o and gpt-4
 families); OpenAI's guide "Images and vision" (image tiles). What is not documented (calls of tools in the history,
-nested schemas, parts of other kinds) is counted so that it is not too little.
+whatever a schema says beyond the Cookbook's shape, parts of other kinds) is counted so that it is not too little, and
+`is_exact` says so.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ctxkit.messages import Message, Part
+from ctxkit.models.chat_shapes import as_function
 from ctxkit.models.joining import JoinedCounter
+from ctxkit.models.json_text import json_text
 from ctxkit.tokens import ENCODINGS, encoding_for_model, get_counter
+from ctxkit.tools import checked_tools
 
 __all__ = ["OpenAIChatCounter"]
 
@@ -31,6 +34,8 @@ _PER_CALL = 8
 # The Cookbook's numbers: opening of a function, of its properties, of one property, of an enum, of an enum's item; end.
 _FUNCTION = {"o200k_base": 7, "cl100k_base": 10}
 _PROPERTIES, _PROPERTY, _ENUM, _ENUM_ITEM, _END = 3, 3, -3, 3, 12
+_MAX_SIDE = 1_000_000
+"""Pixels of an image's side, more than any provider takes."""
 
 # (base, per 512-pixel tile) by model family; families that count 32-pixel patches have a cap of 1536 times a factor.
 _TILES = {"gpt-4o-mini": (2833, 5667), "gpt-5": (70, 140), "o1": (75, 150), "o3": (75, 150)}
@@ -52,7 +57,10 @@ class OpenAIChatCounter:
     Args:
         model: an OpenAI model, or an encoding (`o200k_base`, `cl100k_base`).
 
-    Errors: `ConfigError` for a model whose encoding is not known.
+    Attributes:
+        exact: True; of one prompt `is_exact` says more.
+
+    Errors: `ConfigError` for a model whose encoding is not known, and for tools and parts that are not JSON.
 
     Example:
         >>> counter = OpenAIChatCounter("gpt-4o")
@@ -83,7 +91,7 @@ class OpenAIChatCounter:
             elif part.kind == "image":
                 total += self._image(part)
             elif part.kind != "reasoning":  # the chat API does not take reasoning back
-                total += self._json(part.data)
+                total += self._json(part.data, message.id)
         total += self._joined(texts)
         if message.name:
             total += _PER_NAME + self.count(message.name)
@@ -98,48 +106,76 @@ class OpenAIChatCounter:
         return sum(map(self.count_message, messages)) + self.count_tools(tools) + _ANSWER
 
     def count_tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
-        """Tokens of tool schemas in the form of the OpenAI chat API (`{"type": "function", "function": {…}}`)."""
-        if not tools:
-            return 0
-        total = _END
-        for tool in tools:
-            function = tool.get("function", tool)
-            description = str(function.get("description", "")).rstrip(".")
-            total += _FUNCTION[self.encoding] + self.count(f"{function.get('name', '')}:{description}")
-            total += self._properties(function.get("parameters") or function.get("input_schema") or {})
-        return total
+        """Tokens of tools in any form that `checked_tools` takes, as they are sent.
 
-    def _properties(self, schema: Mapping[str, Any]) -> int:
-        """The properties of an object's schema and of the schemas inside them."""
-        properties = schema.get("properties") or {}
+        The Cookbook's formula for what it covers: name and description of a function; name, type, description and enum
+        of each property. Whatever else a tool says costs its JSON text, which is longer than what a model is shown.
+        """
+        return self._tools(tools)[0]
+
+    def is_exact(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> bool:
+        """Whether `count_prompt` of these is exact: texts alone, and tools of the documented shape alone."""
+        return self._tools(tools)[1] and not any(
+            message.role == "tool"
+            or message.tool_calls
+            or any(part.kind not in ("text", "reasoning") for part in message.parts)
+            for message in messages
+        )
+
+    def _tools(self, tools: Sequence[Mapping[str, Any]]) -> tuple[int, bool]:
+        """The tokens, and whether the formula alone gave them."""
+        total, exact = _END if tools else 0, True
+        for tool in map(as_function, checked_tools(tools)):
+            opening = _FUNCTION[self.encoding]
+            if "function" not in tool:
+                total, exact = total + opening + self._json(tool), False
+                continue
+            function = tool["function"]
+            description = function.get("description") or ""
+            heading = self.count(f"{function['name']}:{description.removesuffix('.')}")
+            schema, covered = self._schema(function.get("parameters", {}))
+            beyond = self._beyond(tool, {"type": "function"}, "function")
+            beyond += self._beyond(function, {}, "name", "description", "parameters")
+            total += opening + heading + schema + beyond
+            exact = exact and covered and not beyond and "description" in function and "parameters" in function
+        return total, exact
+
+    def _schema(self, schema: Any) -> tuple[int, bool]:
+        """The parameters of a function."""
+        if not isinstance(schema, dict):
+            return self._json(schema), False
+        properties = schema.get("properties", {})
         total = _PROPERTIES if properties else 0
+        beyond = self._beyond(schema, {"type": "object"}, "properties", "required")
+        exact = not beyond and "type" in schema
         for name, value in properties.items():
-            value = value if isinstance(value, Mapping) else {}
-            total += _PROPERTY
-            if "enum" in value:
-                total += _ENUM + sum(_ENUM_ITEM + self.count(str(item)) for item in value["enum"])
-            kind = value.get("type", "")
-            kind = kind if isinstance(kind, str) else "|".join(map(str, kind))
-            description = str(value.get("description", "")).rstrip(".")
-            total += self.count(f"{name}:{kind}:{description}")
-            total += self._nested(value)
-        return total + self._combined(schema)
+            tokens, covered = self._property(name, value)
+            total, exact = total + tokens, exact and covered
+        return total + beyond, exact
 
-    def _nested(self, value: Mapping[str, Any]) -> int:
-        total = self._properties(value)
-        if isinstance(value.get("items"), Mapping):
-            items = value["items"]
-            total += _PROPERTY + self.count(str(items.get("type", ""))) + self._properties(items)
-            total += sum(_ENUM_ITEM + self.count(str(item)) for item in items.get("enum", ()))
-        return total
+    def _property(self, name: str, value: Any) -> tuple[int, bool]:
+        if not isinstance(value, dict):
+            return _PROPERTY + self.count(f"{name}:") + self._json(value), False
+        kind, description, choices = value.get("type"), value.get("description", ""), value.get("enum")
+        covered = ["description"]
+        total = _PROPERTY
+        if isinstance(kind, str):
+            covered.append("type")
+        if choices and all(isinstance(choice, str) for choice in choices):
+            covered.append("enum")
+            total += _ENUM + sum(_ENUM_ITEM + self.count(choice) for choice in choices)
+        shown = kind if isinstance(kind, str) else ""
+        total += self.count(f"{name}:{shown}:{description.removesuffix('.')}")
+        beyond = self._beyond(value, {}, *covered)
+        return total + beyond, not beyond and "type" in value and "description" in value
 
-    def _combined(self, schema: Mapping[str, Any]) -> int:
-        """Schemas the Cookbook's formula does not know are counted by their JSON."""
-        keys = ("anyOf", "oneOf", "allOf", "$defs", "definitions")
-        return sum(self._json(schema[key]) for key in keys if key in schema)
+    def _beyond(self, value: Mapping[str, Any], usual: Mapping[str, str], *covered: str) -> int:
+        """The JSON text of what the formula does not cover: other keys, and keys with another than the usual value."""
+        rest = {key: item for key, item in value.items() if key not in covered and usual.get(key) != item}
+        return self._json(rest) if rest else 0
 
-    def _json(self, value: Any) -> int:
-        return self.count(json.dumps(value, ensure_ascii=False, default=str))
+    def _json(self, value: Any, subject: str = "") -> int:
+        return self.count(json_text(value, subject=subject))
 
     def _image(self, part: Part) -> int:
         """An image by the documented tiles or patches; without a known size, the most that an image can cost."""
@@ -162,10 +198,10 @@ class OpenAIChatCounter:
 
 
 def image_size(part: Part) -> tuple[int, int]:
-    """Width and height in pixels that an image part states; (0, 0) where it does not."""
+    """Width and height in pixels that an image part states; (0, 0) where it states none that an image can have."""
     width, height = part.data.get("width"), part.data.get("height")
-    if isinstance(width, int) and isinstance(height, int) and width > 0 and height > 0:
-        return width, height
+    if all(type(side) is int and 0 < side <= _MAX_SIDE for side in (width, height)):
+        return int(width), int(height)  # type: ignore[arg-type]
     return 0, 0
 
 

@@ -12,13 +12,16 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from functools import cached_property
 from threading import Lock
 from typing import Any
+from weakref import finalize
 
 from ctxkit.errors import AuthenticationError, ConfigError, CtxkitError
+from ctxkit.models.json_text import json_text
 from ctxkit.models.remote_errors import Transient, translate, unsupported_parameter
 from ctxkit.models.remote_reading import END, Answer, AsyncEvents, Clock, Events, Price, StreamReader, read_whole
 from ctxkit.prompts import Completion, CompletionDelta, CompletionOptions, Prompt
 from ctxkit.protocols import ChatCounter
 from ctxkit.settings import require
+from ctxkit.tokens import scalar_text
 
 __all__ = ["Price", "RemoteModel"]
 
@@ -162,7 +165,7 @@ class RemoteModel(ABC):
 
     def _retry(self, prompt: Prompt, options: CompletionOptions, clock: Clock, client: Any, *, stream: bool) -> Any:
         tenacity: Any = require("tenacity", extra=self.extra)
-        request = self.request(prompt, options)
+        request = self._sendable(prompt, options)
         try:
             for attempt in tenacity.Retrying(**self._policy(tenacity, clock)):
                 with attempt:
@@ -175,7 +178,7 @@ class RemoteModel(ABC):
         self, prompt: Prompt, options: CompletionOptions, clock: Clock, client: Any, *, stream: bool
     ) -> Any:
         tenacity: Any = require("tenacity", extra=self.extra)
-        request = self.request(prompt, options)
+        request = self._sendable(prompt, options)
         try:
             async for attempt in tenacity.AsyncRetrying(**self._policy(tenacity, clock)):
                 with attempt:
@@ -183,6 +186,12 @@ class RemoteModel(ABC):
         except Transient as transient:
             raise transient.error from transient.__cause__
         raise AssertionError("unreachable")
+
+    def _sendable(self, prompt: Prompt, options: CompletionOptions) -> dict[str, Any]:
+        """The request as JSON of scalar values. Raises `ConfigError` where it is not JSON."""
+        request = self.request(prompt, options)
+        json_text(request, subject=self.model)
+        return {key: _scalar(value) for key, value in request.items()}
 
     def _send(self, client: Any, request: dict[str, Any], prompt: Prompt, clock: Clock, *, stream: bool) -> Any:
         while True:
@@ -254,7 +263,9 @@ class RemoteModel(ABC):
     @cached_property
     def _client(self) -> Any:
         with self._lock:
-            return self._new_client(self.clients[0])
+            client = self._new_client(self.clients[0])
+        finalize(self, client.close)  # its connections end with the model, not when the collector finds their sockets
+        return client
 
     def _async_client(self) -> Any:
         """A client for one request: an async one belongs to the event loop that it was first used in."""
@@ -281,3 +292,14 @@ class RemoteModel(ABC):
 
     def _reader(self, options: CompletionOptions, clock: Clock) -> StreamReader:
         return StreamReader(self._read_event, model=self.model, options=options, price=self.price, clock=clock)
+
+
+def _scalar(value: Any) -> Any:
+    """A request's values with every text as UTF-8 can carry it, which is how it was counted."""
+    if isinstance(value, str):
+        return scalar_text(value)
+    if isinstance(value, Mapping):
+        return {_scalar(key): _scalar(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_scalar(item) for item in value]
+    return value

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import json
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +30,7 @@ from ctxkit.models.remote import Price, RemoteModel
 from ctxkit.prompts import Completion, CompletionOptions, Prompt
 from ctxkit.testing import ModelConformance
 from ctxkit.testing.models import prompt_of
+from ctxkit.tokens import get_counter
 from tests.models import provider_server as provider
 from tests.models.provider_server import ANSWER, Server, answer, error, events, raw, slow
 from tests.models.test_openai_counting import WEATHER
@@ -461,3 +464,40 @@ def test_windows_and_counters_may_be_given(server: Server) -> None:
     assert make("anthropic", server, window=1_000_000).window == 1_000_000
     counter = make("openai", server).counter
     assert OpenAIModel("my-own", base_url=server.url, counter=counter).counter is counter
+
+
+def test_lone_surrogates_are_sent_as_they_are_counted(model: RemoteModel, ask: Ask, server: Server) -> None:
+    broken = "a \ud800 b"
+    call = ToolCall("c\udc00", f"f {broken}", '{"x": "\\ud800"}')
+    tool = {"name": "f", "description": broken, "parameters": {"type": "object", "properties": {broken: {}}}}
+    prompt = prompt_of(
+        Message("system", broken),
+        Message("user", (Part(text=broken), Part(text="\ud83d"), Part(text="\ude00"))),
+        Message("assistant", broken, tool_calls=(call,)),
+        Message("tool", broken, tool_call_id="c\udc00"),
+        tools=[tool],
+    )
+    assert ask(model, prompt, OPTIONS).text == ANSWER
+    sent = json.dumps(server.bodies[-1], ensure_ascii=False)
+    sent.encode("utf-8")
+    assert "a \ufffd b\U0001f600" in sent
+    count = get_counter("o200k_base").count
+    assert count(broken + "\ud83d" + "\ude00") == count("a \ufffd b\U0001f600")
+
+
+def test_what_is_not_json_is_refused_before_it_is_sent(model: RemoteModel, ask: Ask, server: Server) -> None:
+    odd = Message("user", (Part(text="x"), Part("document", data={"x": {"a"}})))
+    with pytest.raises(ConfigError, match="not JSON"):
+        ask(model, prompt_of(odd), OPTIONS)
+    with pytest.raises(ConfigError, match=r"tools\[0\] f"):
+        ask(model, dataclasses.replace(PROMPT, tools=({"name": "f", "parameters": []},)), OPTIONS)
+    assert server.requests == []
+
+
+def test_tools_of_a_provider_are_sent_as_they_are(server: Server) -> None:
+    custom = {"type": "custom", "custom": {"name": "run", "description": "Runs code."}}
+    make("openai", server).complete(prompt_of(*PROMPT.turns, tools=[custom, WEATHER]))
+    assert server.bodies[-1]["tools"] == [custom, WEATHER]
+    search = {"type": "web_search_20250305", "name": "web_search", "max_uses": 3}
+    make("anthropic", server).complete(prompt_of(*PROMPT.turns, tools=[search]))
+    assert server.bodies[-1]["tools"] == [search]
