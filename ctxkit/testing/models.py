@@ -36,7 +36,7 @@ class EchoCounter:
         return _TOKEN.findall(text)
 
     def count_message(self, message: Message) -> int:
-        total = 3 + sum(self.count(part.text) for part in message.parts)
+        total = 3 + sum(self.count(part.text) for part in message.parts if part.kind == "text")
         total += sum(self.count(str(sorted(part.data.items()))) for part in message.parts if part.data)
         total += sum(2 + self.count(call.name) + self.count(call.arguments) for call in message.tool_calls)
         return total + (self.count(message.name) if message.name else 0) + (2 if message.tool_call_id else 0)
@@ -112,7 +112,7 @@ class EchoModel:
             return self._answer(prompt)
         if self._answer is not None:
             return self._answer
-        return next((turn.text for turn in reversed(prompt.turns) if turn.role == "user"), "")
+        return next((turn.visible for turn in reversed(prompt.turns) if turn.role == "user"), "")
 
     def complete(self, prompt: Prompt, options: CompletionOptions | None = None) -> Completion:
         *_, last = self.stream(prompt, options)
