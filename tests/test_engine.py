@@ -349,3 +349,12 @@ def test_wrong_types_say_what_is_taken(engine: ContextEngine, wrong) -> None:
     with pytest.raises(ConfigError) as caught:
         wrong(engine)
     assert caught.value.remedy
+
+
+def test_a_prompt_with_tools_that_the_formula_does_not_cover_is_not_called_exact(engine: ContextEngine) -> None:
+    plain = {"type": "object", "properties": {"key": {"type": "string", "description": "Which key."}}}
+    covered = {"type": "function", "function": {"name": "f", "description": "Does.", "parameters": plain}}
+    assert engine.assemble("keys?", tools=[covered]).exact
+    nested = {**plain, "additionalProperties": {"type": "string"}}
+    uncovered = {"type": "function", "function": {"name": "f", "description": "Does.", "parameters": nested}}
+    assert not engine.assemble("keys?", tools=[uncovered]).exact

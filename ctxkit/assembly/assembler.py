@@ -18,7 +18,7 @@ from ctxkit.documents import Candidate, Query
 from ctxkit.errors import BudgetError, ConfigError
 from ctxkit.messages import Message
 from ctxkit.prompts import Budget, Prompt, Segment
-from ctxkit.protocols import ChatCounter, Window
+from ctxkit.protocols import ChatCounter, Window, counted_exactly
 from ctxkit.tools import checked_tools
 from ctxkit.trace import StageRecord, Trace
 
@@ -382,7 +382,7 @@ class _Assembly:
             fingerprint=fingerprint(self.hashes),
             hashes=dict(self.hashes),
             counter=self.counter.name,
-            exact=self.counter.exact,
+            exact=counted_exactly(self.counter, self.laid.turns, self.tools),
             tools=self.tools,
             trace=self.trace,
         )

@@ -128,7 +128,7 @@ def to_anthropic(turns: Sequence[Message]) -> tuple[str, list[dict[str, Any]]]:
 
     Errors: `HistoryError` when the dialogue does not begin with the user, `ConfigError` for a part it cannot carry.
     """
-    system = [turn.text for turn in turns if turn.role == "system" and turn.text.strip()]
+    system = [turn.visible for turn in turns if turn.role == "system" and turn.visible.strip()]
     messages: list[dict[str, Any]] = []
     for turn in turns:
         if turn.role == "system":

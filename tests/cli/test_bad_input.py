@@ -125,7 +125,7 @@ def test_bytes_depth_and_numbers_from_outside(ctxkit: Any, notes: Path, tmp_path
     refuses(ctxkit("assemble", "x", *EMBED, "--payload", "@latin.json"), 2, "UTF-8")
     refuses(ctxkit("assemble", "x", *EMBED, "--payload", "[" * 100_000), 2, "JSON")
     assert ctxkit("search", "key", *EMBED, "--filter", "a=" + "[" * 100_000, "--json").json == []
-    for half_life in ("nan", "inf", "-1"):
+    for half_life in ("nan", "0", "-1"):
         refuses(ctxkit("search", "key", *EMBED, "--half-life", half_life), 2, "half_life")
     refuses(ctxkit("search", "key", *EMBED, "--tenant", ""), 1, "tenant")
     refuses(ctxkit("ingest", "-", "notes", *EMBED), 2, "alone")
