@@ -20,7 +20,7 @@ ENCODINGS = ("o200k_base", "cl100k_base")
 
 
 def scalar_text(text: str) -> str:
-    """The text as UTF-8 carries it: a lone surrogate becomes U+FFFD, a pair the character it encodes; as tiktoken does."""
+    """The text as UTF-8 carries it: a lone surrogate becomes U+FFFD, a pair its character; as tiktoken does."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
