@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TypeVar
 
 from ctxkit.checking import check_kind, check_whole
@@ -10,7 +12,7 @@ from ctxkit.prompts import Budget
 from ctxkit.protocols import Stage
 from ctxkit.registry import create
 
-__all__ = ["budget_for", "instance_of", "stage_of"]
+__all__ = ["budget_for", "instance_of", "paths_of", "stage_of"]
 
 T = TypeVar("T")
 
@@ -52,3 +54,14 @@ def instance_of(part: T, kind: str) -> T:
             f"the {kind} is a class", subject=part.__name__, remedy=f"Give an instance: {part.__name__}()."
         )
     return part
+
+
+def paths_of(paths: str | Path | Iterable[str | Path]) -> list[Path]:
+    """One path or several, none of them empty: an empty one would be the current folder."""
+    check_kind(paths, (str, Path, Iterable), "paths", remedy="Give a path, or several.")
+    given = [paths] if isinstance(paths, str | Path) else list(paths)
+    for path in given:
+        check_kind(path, (str, Path), "a path", remedy="Give a str or a Path.")
+        if not str(path):
+            raise ConfigError("a path is empty", remedy='Name a file or a folder; "." is the current one.')
+    return [Path(path) for path in given]

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ctxkit.answers import Answer, cite
-from ctxkit.checking import check_kind, check_whole
-from ctxkit.composing import budget_for, instance_of, stage_of
+from ctxkit.checking import check_whole
+from ctxkit.composing import budget_for, instance_of, paths_of, stage_of
 from ctxkit.documents import Candidate, Document, Query
-from ctxkit.errors import ConfigError, ProviderError
+from ctxkit.errors import ProviderError
 from ctxkit.ingest import Ingestion, IngestReport, below, vanished
 from ctxkit.messages import Message
 from ctxkit.prompts import Budget, Completion, CompletionDelta, CompletionOptions, Prompt
@@ -124,19 +124,15 @@ class ContextEngine:
 
     @cached_property
     def retriever(self) -> Retriever:
-        if self._retriever is not None:
-            return self._retriever
         from ctxkit.retrieval import Hybrid
 
-        return Hybrid(self.store, self.embedder)
+        return Hybrid(self.store, self.embedder) if self._retriever is None else self._retriever
 
     @cached_property
     def window(self) -> Window:
-        if self._window is not None:
-            return self._window
         from ctxkit.history import TailWindow
 
-        return TailWindow()
+        return TailWindow() if self._window is None else self._window
 
     @cached_property
     def templates(self) -> TemplateRegistry:
@@ -176,13 +172,7 @@ class ContextEngine:
         """
         from ctxkit.reading import read_paths
 
-        check_kind(paths, (str, Path, Iterable), "paths", remedy="Give a path, or several.")
-        given = [paths] if isinstance(paths, str | Path) else list(paths)
-        for path in given:
-            check_kind(path, (str, Path), "a path", remedy="Give a str or a Path.")
-            if not str(path):
-                raise ConfigError("a path is empty", remedy='Name a file or a folder; "." is the current one.')
-        roots = [Path(path) for path in given]
+        roots = paths_of(paths)
         stored = below(self.store, roots) if prune else {}
         report, seen = self._ingestion(on_document).run(read_paths(roots))
         if prune:
