@@ -9,7 +9,7 @@ from ctxkit.documents import Span, subtract_spans
 from ctxkit.errors import BudgetError
 from ctxkit.messages import Message
 from ctxkit.prompts import Budget, Prompt
-from ctxkit.protocols import ChatCounter
+from ctxkit.protocols import ChatCounter, counted_exactly
 from tests.assembly.counters import counter_of, joined_ids, openai_counter, tiny_counter
 from tests.assembly.requests import Request, requests
 
@@ -43,7 +43,8 @@ def test_never_over_and_budget_error_exactly_when_the_mandatory_parts_do_not_fit
     prompt = request_.assemble(counter)
     assert prompt.token_count == counter.count_prompt(prompt.turns, request_.tools)
     assert prompt.token_count <= request_.budget.available
-    assert prompt.exact
+    assert prompt.exact == counted_exactly(counter, prompt.turns, request_.tools)
+    assert prompt.exact or request_.tools or any(turn.tool_calls for turn in prompt.turns)
     _nothing_is_dropped_in_silence(request_, prompt)
     _caps_hold(request_, prompt, request_.budget.available - needed)
 
