@@ -7,14 +7,13 @@ time is linear even on a million spaces or letters, and the ids equal those of t
 from __future__ import annotations
 
 import warnings
-from collections import OrderedDict
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 from ctxkit.errors import ConfigError
 
-__all__ = ["ENCODINGS", "BpeCounter", "MemoCounter", "encoding_for_model", "get_counter"]
+__all__ = ["ENCODINGS", "BpeCounter", "encoding_for_model", "get_counter"]
 
 ENCODINGS = ("o200k_base", "cl100k_base")
 
@@ -67,27 +66,6 @@ def _tokenizer(encoding: str) -> Any:
         from bpe_openai import _bindings
 
         return _bindings.tokenizer_for_encoding(encoding)
-
-
-class MemoCounter:
-    """Remembers the counts of the last `size` distinct texts of a counter; for texts that come again and again."""
-
-    def __init__(self, counter: Any, *, size: int = 4096) -> None:
-        self._counter = counter
-        self._size = size
-        self._counts: OrderedDict[str, int] = OrderedDict()
-        self.name: str = counter.name
-
-    def count(self, text: str) -> int:
-        known = self._counts.get(text)
-        if known is not None:
-            self._counts.move_to_end(text)
-            return known
-        count = int(self._counter.count(text))
-        self._counts[text] = count
-        if len(self._counts) > self._size:
-            self._counts.popitem(last=False)
-        return count
 
 
 @cache

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ctxkit.errors import ConfigError
 from ctxkit.evaluation.peers import tiktoken_encoding
 from ctxkit.testing import TokenCounterConformance
-from ctxkit.tokens import ENCODINGS, BpeCounter, MemoCounter, encoding_for_model, get_counter
+from ctxkit.tokens import ENCODINGS, BpeCounter, encoding_for_model, get_counter
 from tests.strategies import texts
 
 encodings = pytest.mark.parametrize("encoding", ENCODINGS)
@@ -21,11 +21,6 @@ encodings = pytest.mark.parametrize("encoding", ENCODINGS)
 class TestBpeCounter(TokenCounterConformance):
     def make_counter(self) -> BpeCounter:
         return BpeCounter("o200k_base")
-
-
-class TestMemoCounter(TokenCounterConformance):
-    def make_counter(self) -> MemoCounter:
-        return MemoCounter(BpeCounter("cl100k_base"), size=3)
 
 
 @pytest.mark.peer
@@ -81,32 +76,6 @@ def test_a_million_of_the_same_character(encoding: str, unit: str) -> None:
     # tiktoken panics on a million spaces, and is quadratic in the length of a word.
     counter = get_counter(encoding)
     assert 0 < counter.count(unit * 1_000_000) <= 4_000_000
-
-
-@given(text=texts, other=texts)
-def test_a_memo_counts_what_its_counter_counts(text: str, other: str) -> None:
-    counter = get_counter("cl100k_base")
-    memo = MemoCounter(counter, size=1)
-    assert [memo.count(each) for each in (text, text, other, text)] == [
-        counter.count(each) for each in (text, text, other, text)
-    ]
-    assert memo.name == counter.name
-
-
-def test_a_memo_forgets_the_oldest_first() -> None:
-    asked: list[str] = []
-
-    class Asked:
-        name = "asked"
-
-        def count(self, text: str) -> int:
-            asked.append(text)
-            return len(text)
-
-    memo = MemoCounter(Asked(), size=2)
-    for text in ("a", "b", "a", "c", "a", "b"):
-        memo.count(text)
-    assert asked == ["a", "b", "c", "b"]
 
 
 @pytest.mark.parametrize(
