@@ -8,7 +8,7 @@ STAMP := .venv/.installed
 WORKERS ?= logical
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format bench constraints clean
+.PHONY: help install demo test check format bench peers constraints clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -50,6 +50,12 @@ bench: $(STAMP)  ## Run every benchmark whose data is here (CTXKIT_DATA); fail w
 		'import json, sys; print(*(row["name"] for row in json.load(sys.stdin)))'); do \
 		echo "== $$name"; $(BIN)/ctxkit bench $$name || failed=1; done; exit $$failed
 
+peers:  ## Create the environments of the libraries that benchmarks compare with, in .peers
+	@set -e; for list in peers/*.txt; do name=$$(basename $$list .txt); \
+		test .peers/$$name/.installed -nt $$list && continue; \
+		echo "== $$name"; $(PYTHON) -m venv .peers/$$name; \
+		.peers/$$name/bin/python -m pip install --quiet -c constraints.txt -r $$list; touch .peers/$$name/.installed; done
+
 constraints: $(STAMP)  ## Write constraints.txt anew from what .venv holds
 	@# Local version labels such as +cpu are cut: an index has the release, not the label.
 	$(BIN)/python -m pip freeze --exclude-editable | sed -E 's/\+[a-z0-9.]+$$//' | grep -E '^[A-Za-z0-9_.-]+==' > constraints.txt.new
@@ -57,5 +63,5 @@ constraints: $(STAMP)  ## Write constraints.txt anew from what .venv holds
 	mv constraints.txt.all constraints.txt && rm constraints.txt.new && touch $(STAMP)
 
 clean:  ## Remove the environment, caches and build products
-	rm -rf .venv .ctxkit .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache dist build
+	rm -rf .venv .peers .ctxkit .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

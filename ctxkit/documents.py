@@ -226,6 +226,8 @@ class Chunk:
         token_count: the tokens of `text` by the chunker's counter.
         heading_path: the headings above, outermost first.
         entities: what the entity extractor found, with offsets into the *document*.
+        context: a line that says where the text stands (title, headings, neighbouring entities). It is indexed and
+            embedded with the text, and is never part of it; empty for title and headings alone.
         metadata: once stored, also `source`, `title` and `created_at` (ISO 8601) of its document.
     """
 
@@ -236,6 +238,7 @@ class Chunk:
     token_count: int
     heading_path: tuple[str, ...] = ()
     entities: tuple[Entity, ...] = ()
+    context: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -255,6 +258,7 @@ class Chunk:
         *,
         heading_path: tuple[str, ...] = (),
         entities: tuple[Entity, ...] = (),
+        context: str = "",
     ) -> Chunk:
         """The chunk of `document` at `span`; its id is the document's id and the span."""
         return cls(
@@ -265,6 +269,7 @@ class Chunk:
             token_count=token_count,
             heading_path=heading_path,
             entities=entities,
+            context=context,
         )
 
 

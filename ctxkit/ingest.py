@@ -141,7 +141,7 @@ class Ingestion:
         from ctxkit.storage import index_text
 
         texts = [
-            index_text(document.title, chunk.heading_path, chunk.text)
+            index_text(document.title, chunk.heading_path, chunk.text, chunk.context)
             for document, chunks in chunked
             for chunk in chunks
         ]

@@ -14,7 +14,7 @@ from typing import Any
 from ctxkit.errors import ConfigError
 from ctxkit.settings import cache_dir, require
 
-__all__ = ["tiktoken_cache", "tiktoken_encoding", "tiktoken_ranks"]
+__all__ = ["peer_python", "tiktoken_cache", "tiktoken_encoding", "tiktoken_ranks"]
 
 # The sums that tiktoken itself checks, and the SHA-1 of the address that it would load each file from, which is the
 # file's name in its cache.
@@ -28,6 +28,16 @@ _RANKS = {
         "fb374d419588a4632f3f557e76b4b70aebbca790",
     ),
 }
+
+
+def peer_python(name: str) -> Path | None:
+    """The interpreter of the environment that `make peers` made of `peers/<name>.txt`, None where there is none.
+
+    The environments lie in `$CTXKIT_PEERS`, by default `.peers` in the working folder: peers do not agree on versions,
+    so each group has its own, and is called as a subprocess.
+    """
+    path = Path(os.environ.get("CTXKIT_PEERS") or ".peers").absolute() / name / "bin" / "python"
+    return path if path.exists() else None
 
 
 def tiktoken_ranks(encoding: str) -> bytes:

@@ -93,8 +93,13 @@ class LabelMove:
     moved_at: datetime
 
 
-def index_text(title: str, heading_path: Sequence[str], text: str) -> str:
-    """What an index sees of a chunk: title, headings and text, a line each. Vectors are made of it too."""
+def index_text(title: str, heading_path: Sequence[str], text: str, context: str = "") -> str:
+    """What an index sees of a chunk: its context line, or else title and headings, then its text, a line each.
+
+    Vectors are made of it too.
+    """
+    if context:
+        return f"{context}\n{text}"
     # A title that is also the first heading is said once: twice would double its weight.
     lines = [title] if title and (not heading_path or heading_path[0] != title) else []
     if heading_path:
