@@ -1,0 +1,96 @@
+"""From chunks with their entities to the counts of the graph: linear, and the same every time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ctxkit.documents import Chunk
+from ctxkit.graph.nodes import Node
+from ctxkit.storage.graph_rows import DocumentGraph, counts_of
+
+__all__ = ["NEAR", "document_graph", "graphs_of_chunks", "links_of"]
+
+NEAR = 8
+"""An entity is linked to the last `NEAR` others that were named before it in its chunk.
+
+All pairs would be quadratic in the entities of a chunk; up to nine entities this is all pairs too.
+"""
+
+
+def document_graph(text: str, chunks: Sequence[Chunk], keys: Sequence[int] = ()) -> DocumentGraph:
+    """What a document adds to the graph: its chunks' entities under their canonical names. Linear.
+
+    Args:
+        text: the document's text.
+        keys: of the chunks; the store fills them in.
+    """
+    named, pairs = _resolved(text, chunks)
+    nodes = sorted({*(node for chunk in named for node in chunk), *(node for pair in pairs for node in pair)})
+    place = {node: index for index, node in enumerate(nodes)}
+    mentions: list[tuple[int, int, int]] = []
+    links: Counter[tuple[int, int]] = Counter()
+    for ordinal, chunk in enumerate(named):
+        sequence = [place[node] for node in chunk]
+        mentions += [(ordinal, node, times) for node, times in sorted(Counter(sequence).items())]
+        links.update(links_of(sequence))
+    aliases = sorted({(min(a, b), max(a, b)) for a, b in ((place[x], place[y]) for x, y in pairs) if a != b})
+    return DocumentGraph(
+        nodes=tuple((node.name, node.label) for node in nodes),
+        mentions=counts_of(mentions, 3),
+        links=counts_of([(*pair, times) for pair, times in sorted(links.items())], 3),
+        aliases=counts_of(aliases, 2),
+        keys=np.asarray(keys, dtype=np.int64),
+    )
+
+
+def links_of(sequence: Sequence[int], near: int = NEAR) -> set[tuple[int, int]]:
+    """The pairs of different entities that stand close, the smaller first: O(len(sequence) * near).
+
+    `recent` holds the last `near` + 1 different entities, the newest last, so that an entity named ten thousand times
+    in a row does not push its neighbours out, and none looks further back than that.
+    """
+    found: set[tuple[int, int]] = set()
+    recent: dict[int, None] = {}
+    for node in sequence:
+        recent.pop(node, None)
+        for other in list(recent)[-near:]:
+            found.add((other, node) if other < node else (node, other))
+        recent[node] = None
+        if len(recent) > near + 1:
+            del recent[next(iter(recent))]
+    return found
+
+
+def graphs_of_chunks(chunks: Mapping[int, Chunk]) -> Iterator[DocumentGraph]:
+    """The counts of each document that these chunks, by key, are of.
+
+    A document's text is put together from its chunks; what stood between them does not matter to names.
+    """
+    by_document: dict[str, list[tuple[int, Chunk]]] = {}
+    for key, chunk in chunks.items():
+        by_document.setdefault(chunk.document_id, []).append((key, chunk))
+    for found in by_document.values():
+        found.sort(key=lambda item: (item[1].span, item[0]))
+        yield document_graph(_pasted([chunk for _, chunk in found]), [c for _, c in found], [key for key, _ in found])
+
+
+def _pasted(chunks: Sequence[Chunk]) -> str:
+    """The text that the chunks are of, spaces where none is."""
+    pieces: list[str] = []
+    position = 0
+    for chunk in chunks:
+        if chunk.span.start > position:
+            pieces.append(" " * (chunk.span.start - position))
+            position = chunk.span.start
+        pieces.append(chunk.text[position - chunk.span.start :])
+        position = max(position, chunk.span.end)
+    return "".join(pieces)
+
+
+def _resolved(text: str, chunks: Sequence[Chunk]) -> tuple[list[list[Node]], list[tuple[Node, Node]]]:
+    """For each chunk the entities that it names, in reading order, and the pairs that are one thing."""
+    ordered = [sorted(chunk.entities, key=lambda entity: (entity.span, entity.label)) for chunk in chunks]
+    return [[Node(entity.text, entity.label) for entity in found] for found in ordered], []
