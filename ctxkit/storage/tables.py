@@ -8,22 +8,14 @@ generated JSONB column beside it carries the GIN index.
 
 from __future__ import annotations
 
-from typing import Any
+from sqlalchemy import BigInteger, Column, Integer, Sequence, Table, UniqueConstraint
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    ForeignKeyConstraint,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Sequence,
-    Table,
-    Text,
-    UniqueConstraint,
-)
-from sqlalchemy.dialects import postgresql
-from sqlalchemy.types import UserDefinedType
+from ctxkit.storage.columns import NAMING, Vector, metadata
+from ctxkit.storage.columns import key as _key
+from ctxkit.storage.columns import tenant as _tenant
+from ctxkit.storage.columns import text as _text
+from ctxkit.storage.columns import vector as _vector
+from ctxkit.storage.columns import within as _within
 
 __all__ = [
     "CHUNK_KEYS",
@@ -32,6 +24,7 @@ __all__ = [
     "Vector",
     "chunks",
     "counters",
+    "document_graphs",
     "documents",
     "embeddings",
     "entities",
@@ -48,43 +41,6 @@ __all__ = [
     "tenants",
     "vector_spaces",
 ]
-
-NAMING = {
-    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-    "fk": "fk_%(table_name)s_%(referred_table_name)s",
-    "pk": "pk_%(table_name)s",
-}
-metadata = MetaData(naming_convention=NAMING)
-
-
-class Vector(UserDefinedType[Any]):
-    """pgvector's `vector`, any dimension; bound as its text form and read through `vector_send`."""
-
-    cache_ok = True
-
-    def get_col_spec(self, **_: Any) -> str:
-        return "vector"
-
-
-# Binary order on both databases: PostgreSQL's default collation depends on the server's locale.
-_text = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
-_vector = LargeBinary().with_variant(Vector(), "postgresql")
-
-
-def _key(name: str) -> Column[str]:
-    return Column(name, _text, primary_key=True)
-
-
-def _tenant() -> Column[str]:
-    return _key("tenant")
-
-
-def _within(name: str, columns: list[str], target: list[str]) -> ForeignKeyConstraint:
-    return ForeignKeyConstraint(
-        ["tenant", *columns], [f"{name}.tenant", *(f"{name}.{column}" for column in target)], ondelete="CASCADE"
-    )
-
 
 CHUNK_KEYS = Sequence("chunk_keys", metadata=metadata)
 """PostgreSQL's source of chunk keys; SQLite counts in `counters`, since its sequences need a one-column key."""
@@ -141,6 +97,7 @@ chunks = Table(
     Column("heading_path", _text, nullable=False),
     Column("metadata", _text, nullable=False),
     Column("text", _text, nullable=False),
+    Column("context", _text, nullable=False, server_default=""),
     _within("documents", ["document_id"], ["id"]),
     UniqueConstraint("tenant", "document_id", "ordinal"),
 )
@@ -156,6 +113,20 @@ entities = Table(
     Column("label", _text, nullable=False),
     Column("text", _text, nullable=False),
     _within("chunks", ["key"], ["key"]),
+)
+
+# One row a document, its numbers packed: see docs/decisions/0011.
+document_graphs = Table(
+    "document_graphs",
+    metadata,
+    _tenant(),
+    _key("document_id"),
+    Column("nodes", _text, nullable=False),
+    Column("keys", LargeBinary, nullable=False),
+    Column("mentions", LargeBinary, nullable=False),
+    Column("links", LargeBinary, nullable=False),
+    Column("aliases", LargeBinary, nullable=False),
+    _within("documents", ["document_id"], ["id"]),
 )
 
 vector_spaces = Table(
