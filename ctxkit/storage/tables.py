@@ -8,7 +8,7 @@ generated JSONB column beside it carries the GIN index.
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Integer, Sequence, Table, UniqueConstraint
+from sqlalchemy import BigInteger, Column, Integer, LargeBinary, Sequence, Table, UniqueConstraint
 
 from ctxkit.storage.columns import NAMING, Vector, metadata
 from ctxkit.storage.columns import key as _key
