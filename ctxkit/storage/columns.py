@@ -41,7 +41,9 @@ def tenant() -> Column[str]:
     return key("tenant")
 
 
-def within(name: str, columns: list[str], target: list[str]) -> ForeignKeyConstraint:
+def within(
+    name: str, columns: list[str], target: list[str], *, on_delete: str | None = "CASCADE"
+) -> ForeignKeyConstraint:
     return ForeignKeyConstraint(
-        ["tenant", *columns], [f"{name}.tenant", *(f"{name}.{column}" for column in target)], ondelete="CASCADE"
+        ["tenant", *columns], [f"{name}.tenant", *(f"{name}.{column}" for column in target)], ondelete=on_delete
     )

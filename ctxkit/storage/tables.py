@@ -16,12 +16,22 @@ from ctxkit.storage.columns import tenant as _tenant
 from ctxkit.storage.columns import text as _text
 from ctxkit.storage.columns import vector as _vector
 from ctxkit.storage.columns import within as _within
+from ctxkit.storage.release_tables import (
+    blobs,
+    label_protections,
+    payload_versions,
+    run_blobs,
+    runs,
+    template_events,
+    template_includes,
+)
 
 __all__ = [
     "CHUNK_KEYS",
     "NAMING",
     "TENANT_TABLES",
     "Vector",
+    "blobs",
     "chunks",
     "counters",
     "document_graphs",
@@ -29,12 +39,18 @@ __all__ = [
     "embeddings",
     "entities",
     "label_history",
+    "label_protections",
     "messages",
     "metadata",
     "payload_keys",
+    "payload_versions",
     "payloads",
+    "run_blobs",
+    "runs",
     "sessions",
     "stores",
+    "template_events",
+    "template_includes",
     "template_labels",
     "template_versions",
     "templates",
@@ -182,6 +198,7 @@ templates = Table(
     _key("name"),
     Column("last_version", Integer, nullable=False),
     Column("updated_at", _text, nullable=False),
+    Column("archived_at", _text),
 )
 
 template_versions = Table(
@@ -193,7 +210,12 @@ template_versions = Table(
     Column("hash", _text, nullable=False),
     Column("message", _text, nullable=False),
     Column("created_at", _text, nullable=False),
+    Column("author", _text, nullable=False, server_default=""),
+    Column("archived_at", _text),
     Column("content", _text, nullable=False),
+    # What a search compares with, case-folded by Python so that both databases find the same: names a line, and text.
+    Column("slots", _text, nullable=False, server_default=""),
+    Column("folded", _text, nullable=False, server_default=""),
     _within("templates", ["name"], ["name"]),
     UniqueConstraint("tenant", "name", "hash"),
 )
@@ -218,6 +240,12 @@ label_history = Table(
     Column("previous", Integer),
     Column("version", Integer, nullable=False),
     Column("moved_at", _text, nullable=False),
+    Column("action", _text, nullable=False, server_default="move"),
+    Column("author", _text, nullable=False, server_default=""),
+    Column("message", _text, nullable=False, server_default=""),
+    Column("forced", Integer, nullable=False, server_default="0"),
+    # The move that a rollback from here returns to: rolling back twice goes further back, not to where it was.
+    Column("origin", Integer),
     _within("templates", ["name"], ["name"]),
 )
 
@@ -237,6 +265,8 @@ payload_keys = Table(
     _key("key"),
     Column("hash", _text, nullable=False),
     Column("updated_at", _text, nullable=False),
+    Column("version", Integer, nullable=False, server_default="0"),
+    Column("last_version", Integer, nullable=False, server_default="0"),
     _within("payloads", ["hash"], ["hash"]),
 )
 
