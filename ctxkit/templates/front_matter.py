@@ -28,7 +28,7 @@ from ctxkit.storage.checks import parse_json
 __all__ = ["read_front_matter", "write_front_matter"]
 
 _MAX_INDENT = 8
-_LINE = re.compile(r"(?P<indent> *)(?P<key>[A-Za-z_][A-Za-z0-9_-]*):(?:[ \t]+(?P<value>.*))?\Z")
+_LINE = re.compile(r"(?P<indent> *)(?P<key>[A-Za-z_$][A-Za-z0-9_-]*):(?:[ \t]+(?P<value>.*))?\Z")
 _INDICATORS = tuple("[]{},#&*!|>'\"%@`?-:=~<")
 _WORDS = {"true", "false", "null", "yes", "no", "on", "off"}
 _NUMBER_LIKE = re.compile(r"[-+.0-9]")

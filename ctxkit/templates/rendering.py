@@ -10,8 +10,8 @@ from typing import Any, Literal
 from ctxkit.errors import MissingVariableError, TemplateError, VariableTypeError
 from ctxkit.messages import Role
 from ctxkit.prompts import Trust
+from ctxkit.templates.language import Kind, Node, Path, Value
 from ctxkit.templates.language import Literal as Text
-from ctxkit.templates.language import Node, Path, Value
 from ctxkit.templates.slots import WELL_KNOWN, Slot, delimiters, is_list, type_name
 
 __all__ = ["MAX_OUTPUT", "Piece", "RenderedMessage", "TemplateRole", "render_nodes"]
@@ -125,7 +125,7 @@ class Renderer:
             elif isinstance(node, Value):
                 self._value(node.path, item, output, role)
             else:
-                for inner in self._items(node.path, node.inverted, item):
+                for inner in self._items(node.path, node.kind, item):
                     self._spend(0)
                     self._nodes(node.body, inner, output, role)
 
@@ -181,23 +181,21 @@ class Renderer:
             else f"Write a section over it, or declare the slot's type: {'object' if _is_object(value) else 'list'}.",
         )
 
-    def _items(self, path: Path, inverted: bool, item: _Item | None) -> Sequence[_Item | None]:
+    def _items(self, path: Path, kind: Kind, item: _Item | None) -> Sequence[_Item | None]:
         value, shown, root = self._find(path, item)
+        if kind != "#":
+            return [item] if bool(value) == (kind == "?") else []
         if value is None or isinstance(value, bool):
-            return [item] if bool(value) != inverted else []
+            return [item] if value else []
         if _is_object(value):
-            found = [_Item(value, shown, root)] if value else []
-        elif is_list(value):
-            found = [_Item(entry, f"{shown}.{index}", root) for index, entry in enumerate(value)]
-        else:
-            raise VariableTypeError(
-                f"{shown!r} is {type_name(value)} and cannot be a section",
-                subject=self._subject,
-                remedy="A section takes a list, an object or a boolean; pass a boolean beside the value.",
-            )
-        if inverted:
-            return [] if found else [item]
-        return found
+            return [_Item(value, shown, root)] if value else []
+        if is_list(value):
+            return [_Item(entry, f"{shown}.{index}", root) for index, entry in enumerate(value)]
+        raise VariableTypeError(
+            f"{shown!r} is {type_name(value)} and cannot be a section",
+            subject=self._subject,
+            remedy="A section takes a list, an object or a boolean; a condition, {{?name}}, takes everything.",
+        )
 
     def _find(self, path: Path, item: _Item | None) -> tuple[Any, str, str]:
         """The value at a path, its name for people, and the variable it belongs to."""

@@ -48,8 +48,12 @@ class Slot:
             raise ConfigError(f"unknown trust {self.trust!r}", remedy=f"Trust is one of: {', '.join(_TRUSTS)}.")
 
     @classmethod
-    def parse(cls, declaration: str | Mapping[str, Any] | Slot, *, name: str = "") -> Slot:
+    def parse(
+        cls, declaration: str | Mapping[str, Any] | Slot, *, name: str = "", otherwise: SlotType | None = None
+    ) -> Slot:
         """A slot from its declaration: words in any order (`"string trusted"`), or a mapping of its fields.
+
+        A declaration that names no type is of the type `otherwise`, or else a string.
 
         Example:
             >>> Slot.parse("trusted integer")
@@ -57,6 +61,7 @@ class Slot:
         """
         if isinstance(declaration, Slot):
             return declaration
+        assumed: dict[str, Any] = {"type": otherwise} if otherwise else {}
         if isinstance(declaration, str):
             found: dict[str, Any] = {}
             for word in declaration.split():
@@ -68,7 +73,7 @@ class Slot:
                         remedy=f"Write a type ({', '.join(_TYPES)}) and a trust ({', '.join(_TRUSTS)}).",
                     )
                 found[field] = word
-            return cls(**found)
+            return cls(**{**assumed, **found})
         unknown = sorted(set(declaration) - {"type", "trust", "description"})
         if unknown or not all(isinstance(value, str) for value in declaration.values()):
             raise ConfigError(
@@ -76,7 +81,7 @@ class Slot:
                 subject=name,
                 remedy="A slot has type, trust and description.",
             )
-        return cls(**declaration)
+        return cls(**{**assumed, **declaration})
 
     @property
     def content(self) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -15,8 +16,10 @@ from ctxkit.errors import (
     UnexpectedVariableError,
     VariableTypeError,
 )
+from ctxkit.templates.includes import Include, Includes, Resolver, stored_resolver
 from ctxkit.templates.language import Node, compile_text
 from ctxkit.templates.rendering import MAX_OUTPUT, RenderedMessage, TemplateRole, render_nodes
+from ctxkit.templates.schema import check_schema, compile_schema, derive_schema, slot_types
 from ctxkit.templates.slots import WELL_KNOWN, Slot, check_json, type_name
 from ctxkit.templates.text_form import TEMPLATE_ROLES, SourceMessage, read_text_form, write_text_form
 from ctxkit.templates.variables import derive_variables
@@ -26,6 +29,7 @@ __all__ = ["MAX_SOURCE", "Template", "TemplateMessage"]
 MAX_SOURCE = 1_000_000
 """The characters a template's messages may have together."""
 MAX_MESSAGES = 256
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,8 @@ class Template:
         variables: every variable that a payload must have, in order of first use, and `context` and `question` where
             they are used.
         model: settings for the model that the template was written for; ctxkit stores them and changes nothing.
+        schema: the JSON Schema of the payload, declared or else derived from the variables.
+        includes: the templates inside this one, pinned, in order of their references.
         hash: SHA-256 of the canonical content.
 
     Example:
@@ -64,6 +70,8 @@ class Template:
     slots: Mapping[str, Slot] = field(default_factory=dict)
     variables: Mapping[str, Slot] = field(default_factory=dict, compare=False)
     model: Mapping[str, Any] = field(default_factory=dict)
+    schema: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    includes: tuple[Include, ...] = ()
     hash: str = ""
 
     @classmethod
@@ -76,11 +84,25 @@ class Template:
         description: str = "",
         slots: Mapping[str, str | Mapping[str, Any] | Slot] | None = None,
         model: Mapping[str, Any] | None = None,
+        schema: Mapping[str, Any] | None = None,
+        includes: Resolver | None = None,
     ) -> Template:
         """The template that a text, or a sequence of `{"role": …, "content": …}`, describes.
 
         A text is one file with an optional head and role lines (see `ctxkit.templates.text_form`), or else one user
-        message. Slots, description and model settings come from the head or from the arguments. Linear in the source.
+        message. Slots, description, schema and model settings come from the head or from the arguments. Linear in the
+        source and in what it includes.
+
+        Args:
+            source: the text, or the messages.
+            name: what the template is called; it cannot include one of this name, at any depth.
+            version: its number, 0 while it has none.
+            description: for people.
+            slots: declarations by variable, as `Slot.parse` reads them.
+            model: settings for the model.
+            schema: a JSON Schema (draft 2020-12) for the payload.
+            includes: turns the reference of an include tag, as it is written, into the template that it names; called
+                once for each reference. What it gives is frozen: it becomes part of `content` and `hash`.
 
         Raises:
             TemplateSyntaxError: the source is malformed; the subject names line and column.
@@ -102,13 +124,15 @@ class Template:
             description=description or head.get("description", ""),
             slots={**head.get("slots", {}), **(slots or {})},
             model={**head.get("model", {}), **(model or {})},
+            schema=schema if schema is not None else head.get("schema"),
+            includes=includes,
             in_file=isinstance(source, str),
         )
 
     @classmethod
     def from_content(cls, content: Mapping[str, Any], *, name: str = "", version: int = 0) -> Template:
         """The template of a stored `content`. Raises `TemplateError` where it is not one."""
-        unknown = sorted(set(content) - {"messages", "description", "slots", "model"})
+        unknown = sorted(set(content) - {"messages", "description", "slots", "model", "schema", "includes"})
         if unknown or "messages" not in content:
             raise TemplateError(
                 f"a template has no {unknown[0]!r}" if unknown else "the content has no messages",
@@ -122,12 +146,17 @@ class Template:
             description=content.get("description", ""),
             slots=content.get("slots"),
             model=content.get("model"),
+            schema=content.get("schema"),
+            includes=stored_resolver(content.get("includes", {}), where=name or "template"),
         )
 
     @property
     def content(self) -> dict[str, Any]:
-        """The canonical content, as JSON: what is stored and hashed. Name and version are not in it."""
-        return _content(self.messages, self.description, self.slots, self.model)
+        """The canonical content, as JSON: what is stored and hashed. Name and version are not in it.
+
+        Its `includes` are by the reference as it is written: `{"reference": "rules@3", "hash": …, "content": …}`.
+        """
+        return _content(self.messages, self.description, self.slots, self.model, self.schema, self.includes)
 
     @property
     def reference(self) -> str:
@@ -142,7 +171,7 @@ class Template:
 
     @property
     def source(self) -> str:
-        """The template as one text file; parsing it gives the same content."""
+        """The template as one text file; parsing it, with its includes at hand, gives the same content."""
         head: dict[str, Any] = {"name": self.name} if self.name else {}
         if self.description:
             head["description"] = self.description
@@ -150,6 +179,8 @@ class Template:
             head["slots"] = {name: slot.content for name, slot in self.slots.items()}
         if self.model:
             head["model"] = dict(self.model)
+        if self.schema != derive_schema(self.variables):
+            head["schema"] = dict(self.schema)
         return write_text_form(head, [SourceMessage(message.role, message.content) for message in self.messages])
 
     def render(
@@ -177,6 +208,8 @@ class Template:
         payload = {} if payload is None else payload
         subject = f"template {self.reference}"
         self._check(payload, {name for name in WELL_KNOWN if name in well_known}, subject)
+        if self.schema != derive_schema(self.variables):
+            compile_schema(self.schema)(payload, subject)
         return render_nodes(
             [(message.role, message.nodes) for message in self.messages],
             payload,
@@ -224,16 +257,28 @@ def _build(
     description: str,
     slots: Mapping[str, Any],
     model: Mapping[str, Any],
+    schema: Mapping[str, Any] | None,
+    includes: Resolver | None,
     in_file: bool,
 ) -> Template:
     where = name or "template"
+    if name and not _NAME.match(name):
+        raise TemplateSyntaxError(
+            f"{name[:60]!r} is no name for a template",
+            subject="template",
+            remedy="Use ASCII letters, digits, and . _ / - after the first; at most 128.",
+        )
     if not messages or len(messages) > MAX_MESSAGES:
         raise TemplateSyntaxError(
             "there is no message" if not messages else f"there are more than {MAX_MESSAGES} messages",
             subject=where,
             remedy='Give at least one, such as {"role": "user", "content": "{{question}}"}.',
         )
-    declared = {key: Slot.parse(value, name=f"{where}, slot {key}") for key, value in slots.items()}
+    types = slot_types(schema or {})
+    own = {
+        key: Slot.parse(value, name=f"{where}, slot {key}", otherwise=types.get(key)) for key, value in slots.items()
+    }
+    included = Includes(includes, name)
     compiled = tuple(
         TemplateMessage(
             cast(TemplateRole, message.role),
@@ -242,14 +287,21 @@ def _build(
                 message.content,
                 where=where if in_file else f"{where}, message {index} ({message.role}),",
                 line=message.line,
+                include=included.nodes,
             ),
         )
         for index, message in enumerate(messages, 1)
     )
     _check_history(compiled, where)
-    variables = derive_variables([message.nodes for message in compiled], declared, where=where)
+    found = tuple(included.found.values())
+    declared = _declared(own, found, where)
+    variables = derive_variables([message.nodes for message in compiled], declared, types=types, where=where)
     check_json(model, name="model", subject=where)
-    ordered = {key: declared[key] for key in sorted(declared)}
+    derived = derive_schema(variables)
+    if schema is not None and schema != derived:
+        check_schema(schema, variables, where=where)
+    ordered = {key: own[key] for key in sorted(own)}
+    whole = dict(derived if schema is None else schema)
     return Template(
         messages=compiled,
         name=name,
@@ -258,12 +310,38 @@ def _build(
         slots=ordered,
         variables=variables,
         model=dict(model),
-        hash=content_hash(_content(compiled, description, ordered, model)),
+        schema=whole,
+        includes=found,
+        hash=content_hash(_content(compiled, description, ordered, model, whole, found)),
     )
 
 
+def _declared(own: Mapping[str, Slot], includes: Sequence[Include], where: str) -> dict[str, Slot]:
+    """The declarations of a template and of what it includes, which must not contradict each other."""
+    merged = dict(own)
+    for include in includes:
+        template = include.template
+        if template is None:
+            continue
+        for name, slot in _declared(template.slots, template.includes, where).items():
+            mine = merged.setdefault(name, slot)
+            if (mine.type, mine.trust) != (slot.type, slot.trust):
+                raise TemplateSyntaxError(
+                    f"the slot {name!r} is {mine.trust} {mine.type} here and {slot.trust} {slot.type} in "
+                    f"{include.written!r}",
+                    subject=where,
+                    remedy="Declare it alike in both, or use two names.",
+                )
+    return merged
+
+
 def _content(
-    messages: Sequence[TemplateMessage], description: str, slots: Mapping[str, Slot], model: Mapping[str, Any]
+    messages: Sequence[TemplateMessage],
+    description: str,
+    slots: Mapping[str, Slot],
+    model: Mapping[str, Any],
+    schema: Mapping[str, Any],
+    includes: Sequence[Include],
 ) -> dict[str, Any]:
     content: dict[str, Any] = {"messages": [{"role": item.role, "content": item.content} for item in messages]}
     if description:
@@ -272,6 +350,9 @@ def _content(
         content["slots"] = {name: slot.content for name, slot in slots.items()}
     if model:
         content["model"] = dict(model)
+    content["schema"] = dict(schema)
+    if includes:
+        content["includes"] = {include.written: include.content for include in includes}
     return content
 
 
@@ -302,13 +383,13 @@ def _check_size(characters: int, where: str) -> None:
 
 
 def _check_head(head: Mapping[str, Any], name: str, where: str) -> None:
-    kinds: dict[str, type] = {"name": str, "description": str, "slots": dict, "model": dict}
+    kinds: dict[str, type] = {"name": str, "description": str, "slots": dict, "model": dict, "schema": dict}
     for key, value in head.items():
         if key not in kinds or not isinstance(value, kinds[key]):
             raise TemplateSyntaxError(
                 f"the head has no field {key!r}" if key not in kinds else f"the field {key!r} is {type_name(value)}",
                 subject=f"{where} 1:1",
-                remedy="A head has name and description (texts), slots and model (blocks).",
+                remedy="A head has name and description (texts), slots, model and schema (blocks).",
             )
     if name and head.get("name", name) != name:
         raise TemplateSyntaxError(

@@ -11,20 +11,34 @@ from ctxkit.templates.slots import WELL_KNOWN, Slot, SlotType
 
 __all__ = ["derive_variables"]
 
-_Use = Literal["value", "section", "field"]
-_DERIVED: Mapping[_Use, SlotType] = {"value": "string", "section": "section", "field": "object"}
+_Use = Literal["value", "section", "condition", "field"]
+_DERIVED: Mapping[_Use, SlotType] = {
+    "value": "string",
+    "section": "section",
+    "condition": "section",
+    "field": "object",
+}
 _ALLOWED: Mapping[_Use, frozenset[SlotType]] = {
     "value": frozenset({"string", "number", "integer", "boolean", "list", "object"}),
     "section": frozenset({"boolean", "list", "object", "section"}),
+    "condition": frozenset({"string", "number", "integer", "boolean", "list", "object", "section"}),
     "field": frozenset({"object"}),
 }
-_SEEN_AS: Mapping[_Use, str] = {"value": "as a value", "section": "as a section", "field": "with fields"}
+_SEEN_AS: Mapping[_Use, str] = {
+    "value": "as a value",
+    "section": "as a section",
+    "condition": "as a condition",
+    "field": "with fields",
+}
 
 
 def derive_variables(
-    messages: Sequence[Sequence[Node]], declared: Mapping[str, Slot], *, where: str
+    messages: Sequence[Sequence[Node]], declared: Mapping[str, Slot], *, types: Mapping[str, SlotType], where: str
 ) -> dict[str, Slot]:
-    """The variables in order of first use. Raises `TemplateSyntaxError` where uses and declarations do not fit."""
+    """The variables in order of first use; `types` are those of a schema, for slots that say none.
+
+    Raises `TemplateSyntaxError` where uses and declarations do not fit.
+    """
     uses: dict[str, set[_Use]] = {}
     for nodes in messages:
         _collect(nodes, uses, where, inside=False)
@@ -33,7 +47,8 @@ def derive_variables(
             raise TemplateSyntaxError(
                 f"the slot {name[:60]!r} is declared and never used", subject=where, remedy="Use it or remove it."
             )
-    return {name: _slot(name, found, declared.get(name), where) for name, found in uses.items()}
+    hinted = {name: Slot(type=kind) for name, kind in types.items()}
+    return {name: _slot(name, found, declared.get(name, hinted.get(name)), where) for name, found in uses.items()}
 
 
 def _collect(nodes: Iterable[Node], uses: dict[str, set[_Use]], where: str, *, inside: bool) -> None:
@@ -45,10 +60,16 @@ def _collect(nodes: Iterable[Node], uses: dict[str, set[_Use]], where: str, *, i
             name = path.keys[0]
             if name in WELL_KNOWN:
                 _check_well_known(path, node, uses, where, inside=inside)
-            use: _Use = "field" if len(path.keys) > 1 else "value" if isinstance(node, Value) else "section"
+            use: _Use = "field" if len(path.keys) > 1 else _use(node)
             uses.setdefault(name, set()).add(use)
         if isinstance(node, SectionNode):
             _collect(node.body, uses, where, inside=True)
+
+
+def _use(node: Value | SectionNode) -> _Use:
+    if isinstance(node, Value):
+        return "value"
+    return "section" if node.kind == "#" else "condition"
 
 
 def _check_well_known(path: Path, node: Node, uses: Mapping[str, object], where: str, *, inside: bool) -> None:
@@ -78,10 +99,11 @@ def _slot(name: str, uses: set[_Use], declared: Slot | None, where: str) -> Slot
                 )
         return declared
     possible = frozenset.intersection(*(_ALLOWED[use] for use in uses))
-    if "value" in uses and len(uses) > 1:
+    asked = uses - {"condition"} or uses
+    if "value" in asked and len(asked) > 1:
         raise TemplateSyntaxError(
             f"{name!r} is used as a value and otherwise too",
             subject=where,
             remedy=f"Declare its type in the head: {', '.join(sorted(possible)) or 'none fits'}.",
         )
-    return Slot(type="object" if "field" in uses else _DERIVED[next(iter(uses))])
+    return Slot(type="object" if "field" in asked else _DERIVED[next(iter(asked))])

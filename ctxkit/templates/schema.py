@@ -1,0 +1,219 @@
+"""The JSON Schema of a template's payload: derived from its slots, or declared in its head, and part of its content.
+
+A derived schema says what the renderer checks by itself. A declared one (draft 2020-12) is checked as well, by the
+jsonschema library, with two limits that let a template be taken from anybody: a `$ref` stays inside the schema, since
+nothing is ever fetched, and a `pattern` may take a second at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from ctxkit.errors import (
+    MissingVariableError,
+    TemplateError,
+    TemplateSyntaxError,
+    UnexpectedVariableError,
+    VariableTypeError,
+)
+from ctxkit.templates.slots import WELL_KNOWN, Slot, SlotType, check_json
+
+__all__ = ["DIALECT", "check_schema", "compile_schema", "derive_schema", "slot_types"]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+_JSON_TYPES: Mapping[SlotType, str | list[str]] = {
+    "string": "string",
+    "number": "number",
+    "integer": "integer",
+    "boolean": "boolean",
+    "list": "array",
+    "object": "object",
+    "section": ["array", "boolean", "object"],
+}
+_SLOT_TYPES: Mapping[str, SlotType] = {
+    "string": "string",
+    "number": "number",
+    "integer": "integer",
+    "boolean": "boolean",
+    "array": "list",
+    "object": "object",
+}
+_DATA = frozenset({"const", "default", "enum", "examples"})
+_REFUSED = frozenset({"patternProperties", "$anchor", "$dynamicAnchor", "$dynamicRef", "$id", "$vocabulary"})
+_PATTERN_SECONDS = 1.0
+
+Check = Callable[[Mapping[str, Any], str], None]
+"""Raises where a payload is not what the schema says; the text names the template."""
+
+
+def derive_schema(variables: Mapping[str, Slot]) -> dict[str, Any]:
+    """The schema of the payloads that fill these variables; those of assembly are not in it.
+
+    Example:
+        >>> derive_schema({"tone": Slot("string", "trusted")})["properties"]
+        {'tone': {'type': 'string'}}
+    """
+    properties: dict[str, Any] = {}
+    for name in sorted(set(variables) - set(WELL_KNOWN)):
+        slot = variables[name]
+        properties[name] = {"type": _JSON_TYPES[slot.type]}
+        if slot.description:
+            properties[name]["description"] = slot.description
+    return {
+        "$schema": DIALECT,
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def slot_types(schema: Mapping[str, Any]) -> dict[str, SlotType]:
+    """The types that a declared schema gives to variables whose slot says none."""
+    properties = schema.get("properties")
+    found: dict[str, SlotType] = {}
+    for name, inner in properties.items() if isinstance(properties, Mapping) else ():
+        kind = inner.get("type") if isinstance(inner, Mapping) else None
+        if isinstance(kind, str) and kind in _SLOT_TYPES:
+            found[name] = _SLOT_TYPES[kind]
+    return found
+
+
+def check_schema(schema: Mapping[str, Any], variables: Mapping[str, Slot], *, where: str) -> None:
+    """Raise `TemplateSyntaxError` unless `schema` is a JSON Schema that the payloads of these variables can pass."""
+
+    def fail(message: str, remedy: str) -> TemplateSyntaxError:
+        return TemplateSyntaxError(message, subject=f"{where}, schema", remedy=remedy)
+
+    check_json(schema, name="schema", subject=where)
+    if schema.get("$schema", DIALECT) != DIALECT:
+        raise fail(f"the dialect is {str(schema['$schema'])[:100]!r}", f"Write the schema for {DIALECT}.")
+    for path, key, value in _keywords(schema, "$"):
+        if key == "$ref" and isinstance(value, str) and not value.startswith("#"):
+            raise fail(
+                f"{path}.{key} refers to {value[:100]!r}, and nothing is ever fetched",
+                "Copy what it refers to into $defs, and write #/$defs/name.",
+            )
+        if key in _REFUSED:
+            raise fail(f"{path}.{key} is not supported", "Use properties, additionalProperties and $defs.")
+        if key == "pattern" and isinstance(value, str):
+            _pattern(value, f"{path}.pattern", fail)
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import SchemaError
+
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        problem = f"{error.json_path} is not JSON Schema: {error.message[:200]}"
+        raise fail(problem, "See https://json-schema.org/draft/2020-12.") from error
+    except RecursionError as error:
+        raise fail("the schema nests too deep", "Flatten it.") from error
+    for path, key, value in _keywords(schema, "$"):
+        if key == "$ref" and not _resolves(schema, value):
+            raise fail(f"{path}.$ref refers to {value[:100]!r}, which is not there", "Define it under $defs.")
+    for name in schema.get("required", ()):
+        if name not in variables or name in WELL_KNOWN:
+            raise fail(f"it requires {str(name)[:60]!r}, which is no variable of the template", "Use it or remove it.")
+
+
+def compile_schema(schema: Mapping[str, Any], names: frozenset[str] | None = None) -> Check:
+    """The check of payloads against a declared schema; of the variables `names` alone where they are given."""
+    validator: Any = None
+
+    def check(payload: Mapping[str, Any], subject: str) -> None:
+        nonlocal validator
+        if names is not None:
+            payload = {name: value for name, value in payload.items() if name in names}
+        from jsonschema.exceptions import best_match
+
+        validator = validator or _validator_class()(schema)
+        try:
+            error = best_match(validator.iter_errors(payload))
+        except RecursionError:
+            raise TemplateError(
+                "the schema refers to itself without an end", subject=subject, remedy="Take the circle out of its $ref."
+            ) from None
+        if error is None:
+            return
+        kind = {"required": MissingVariableError, "additionalProperties": UnexpectedVariableError}
+        raise kind.get(str(error.validator), VariableTypeError)(
+            f"the payload at {error.json_path[:200]} does not fit the schema: {error.message[:200]}",
+            subject=subject,
+            remedy=f"See {'.'.join(map(str, ('$', *error.absolute_schema_path)))[:200]} in the template's schema.",
+        )
+
+    return check
+
+
+@cache
+def _validator_class() -> Any:
+    import jsonschema
+
+    def is_array(_: Any, instance: Any) -> bool:
+        return isinstance(instance, list | tuple)
+
+    def is_object(_: Any, instance: Any) -> bool:
+        return isinstance(instance, Mapping)
+
+    def pattern(validator: Any, wanted: str, instance: Any, _: Any) -> Iterator[Any]:
+        if isinstance(instance, str) and not _matches(wanted, instance):
+            yield jsonschema.ValidationError(f"a text does not match {wanted!r}")
+
+    base = jsonschema.Draft202012Validator
+    checker = base.TYPE_CHECKER.redefine_many({"array": is_array, "object": is_object})
+    return jsonschema.validators.extend(base, {"pattern": pattern}, type_checker=checker)
+
+
+def _matches(pattern: str, text: str) -> bool:
+    import regex
+
+    try:
+        return regex.search(pattern, text, timeout=_PATTERN_SECONDS) is not None
+    except TimeoutError:
+        raise TemplateError(
+            f"the pattern {pattern[:100]!r} takes over {_PATTERN_SECONDS:g} s on a text of {len(text):,} characters",
+            subject="schema",
+            remedy="Write it without nested repetitions, or limit maxLength.",
+        ) from None
+
+
+def _pattern(pattern: str, path: str, fail: Callable[[str, str], TemplateSyntaxError]) -> None:
+    import regex
+
+    try:
+        regex.compile(pattern)
+    except (regex.error, RecursionError, OverflowError) as error:
+        raise fail(f"{path} is not a pattern: {error}", "Correct it.") from error
+
+
+def _keywords(schema: Any, path: str) -> Iterator[tuple[str, str, Any]]:
+    """Each keyword of a schema and of the schemas in it. Names of properties are no keywords."""
+    todo: list[tuple[Any, str, bool]] = [(schema, path, True)]
+    while todo:
+        value, at, is_schema = todo.pop()
+        if isinstance(value, Mapping):
+            for key, inner in value.items():
+                if is_schema:
+                    yield at, key, inner
+                if not is_schema or key not in _DATA:
+                    named = is_schema and key in ("properties", "$defs", "dependentSchemas")
+                    todo.append((inner, f"{at}.{key}", not named))
+        elif isinstance(value, list):
+            todo += [(inner, f"{at}[{index}]", True) for index, inner in enumerate(value)]
+
+
+def _resolves(schema: Any, reference: str) -> bool:
+    if not reference.startswith("#/"):
+        return reference == "#"
+    for part in reference[2:].split("/"):
+        key = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(schema, list) and key.isascii() and key.isdigit() and int(key[:9]) < len(schema):
+            schema = schema[int(key)]
+        elif isinstance(schema, Mapping) and key in schema:
+            schema = schema[key]
+        else:
+            return False
+    return isinstance(schema, Mapping | bool)
