@@ -10,7 +10,8 @@
     │   ├── StoreFormatError       the database is not a ctxkit store
     │   ├── StoreVersionError      the store was written by a newer ctxkit
     │   ├── NotFoundError          the named thing is not in the store
-    │   └── ConflictError          somebody else changed it first
+    │   ├── ConflictError          somebody else changed it first
+    │   └── ProtectedError         the thing is protected or archived, and stays as it is
     ├── TemplateError              a template is malformed or was filled wrongly
     │   ├── TemplateSyntaxError
     │   ├── MissingVariableError
@@ -47,6 +48,7 @@ __all__ = [
     "ModelNotFoundError",
     "ModelTimeoutError",
     "NotFoundError",
+    "ProtectedError",
     "ProviderError",
     "RateLimitError",
     "ReadingError",
@@ -139,6 +141,10 @@ class NotFoundError(StorageError):
 
 class ConflictError(StorageError):
     """Somebody else changed the thing first."""
+
+
+class ProtectedError(StorageError):
+    """The thing is protected, archived or referred to, so it stays as it is."""
 
 
 class TemplateError(CtxkitError):

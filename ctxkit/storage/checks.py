@@ -13,7 +13,7 @@ from typing import Any
 
 from ctxkit.errors import StorageError
 
-__all__ = ["checked_name", "checked_text", "decoded", "encoded", "parse_json"]
+__all__ = ["checked_name", "checked_plain_name", "checked_text", "decoded", "encoded", "parse_json"]
 
 NAME_LIMIT = 512
 """Bytes of UTF-8 in a name or an id: three of them and a tenant still fit one B-tree key of PostgreSQL (2,704)."""
@@ -54,6 +54,19 @@ def checked_name(name: str, what: str, *, limit: int = NAME_LIMIT) -> str:
             f"{what} is {size:,} bytes long, {limit} is the most",
             subject=name[:60],
             remedy="Give it a shorter name, for example a hash of this one.",
+        )
+    return name
+
+
+def checked_plain_name(name: str, what: str) -> str:
+    """A name that people type and compare: printable ASCII, so that no two of them look alike."""
+    checked_name(name, what)
+    odd = next((sign for sign in name if not " " <= sign <= "~"), None)
+    if odd is not None or name != name.strip():
+        raise StorageError(
+            f"{what} has the character U+{ord(odd):04X}" if odd is not None else f"{what} begins or ends with a space",
+            subject=ascii(name[:60]),
+            remedy="Use printable ASCII: two names that look alike must be the same name.",
         )
     return name
 

@@ -12,8 +12,13 @@ __all__ = [
     "DocumentInfo",
     "DocumentState",
     "LabelMove",
+    "PayloadInfo",
+    "PayloadVersion",
+    "RunInfo",
     "SessionInfo",
+    "TemplateEvent",
     "TemplateInfo",
+    "TemplateMatch",
     "TemplateVersion",
     "index_text",
 ]
@@ -63,7 +68,10 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class TemplateVersion:
-    """One immutable version of a template; `hash` is the SHA-256 of its content's canonical JSON."""
+    """One immutable version of a template; `hash` is the SHA-256 of its content's canonical JSON.
+
+    `is_new` is False where a push found this very content stored already.
+    """
 
     name: str
     version: int
@@ -71,26 +79,106 @@ class TemplateVersion:
     content: Mapping[str, Any]
     created_at: datetime
     message: str = ""
+    by: str = ""
+    archived_at: datetime | None = None
+    is_new: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateInfo:
-    """A template: its newest version's number and where its labels stand."""
+    """A template: its newest version's number, where its labels stand, and which of them are protected."""
 
     name: str
     versions: int
     labels: Mapping[str, int] = field(default_factory=dict)
     updated_at: datetime | None = None
+    archived_at: datetime | None = None
+    protected: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LabelMove:
-    """One move of a label: from `previous` (None when it was new) to `version`."""
+    """One move of a label: from `previous` (None when it was new) to `version`.
+
+    `action` is `move` or `rollback`; `forced` says that the label was protected.
+    """
 
     label: str
     previous: int | None
     version: int
     moved_at: datetime
+    action: str = "move"
+    by: str = ""
+    message: str = ""
+    forced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateEvent:
+    """What else happened to a template: `protect`, `unprotect`, `archive` or `unarchive`."""
+
+    action: str
+    label: str | None
+    version: int | None
+    happened_at: datetime
+    by: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateMatch:
+    """A template that a search found: its newest version that matches, and where: `name`, `label`, `slot`, `text`."""
+
+    name: str
+    version: int
+    places: tuple[str, ...]
+    labels: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadVersion:
+    """One immutable version of a payload; `hash` is the SHA-256 of its content's canonical JSON.
+
+    Found by its hash it has no key (`""`) and no number (0). `is_new` is False where a put found this very content
+    under the key already.
+    """
+
+    key: str
+    version: int
+    hash: str
+    content: Mapping[str, Any]
+    created_at: datetime
+    message: str = ""
+    by: str = ""
+    is_new: bool = field(default=False, compare=False)
+
+    @property
+    def reference(self) -> str:
+        """`key@version`, or `sha256:…` where it was found by its hash."""
+        return f"{self.key}@{self.version}" if self.key else f"sha256:{self.hash}"
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadInfo:
+    """A payload's key: the version it points at, and how many it has."""
+
+    key: str
+    version: int
+    versions: int
+    hash: str
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """A recorded prompt without its content; `template` is its resolved reference, `question` its beginning."""
+
+    fingerprint: str
+    created_at: datetime
+    updated_at: datetime
+    session: str | None
+    template: str
+    question: str
 
 
 def index_text(title: str, heading_path: Sequence[str], text: str, context: str = "") -> str:

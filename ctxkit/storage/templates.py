@@ -1,47 +1,73 @@
-"""Templates: immutable, numbered versions and labels that move between them, each move on record."""
+"""Templates: immutable, numbered versions and labels that move between them, each move on record.
+
+Nothing here is ever deleted: what is not wanted any more is archived, and whoever refers to it still finds it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from sqlalchemy import func
+
 from ctxkit.documents import content_hash
-from ctxkit.errors import ConfigError, ConflictError, NotFoundError
+from ctxkit.errors import ConfigError
 from ctxkit.storage import tables
-from ctxkit.storage.checks import checked_name, checked_text, decoded, encoded
+from ctxkit.storage import template_labels as labelling
+from ctxkit.storage.checks import checked_plain_name, checked_text, decoded, encoded
 from ctxkit.storage.clock import moment, now
 from ctxkit.storage.database import Database
-from ctxkit.storage.records import ANY, LabelMove, TemplateInfo, TemplateVersion
+from ctxkit.storage.records import ANY, LabelMove, TemplateEvent, TemplateInfo, TemplateMatch, TemplateVersion
 from ctxkit.storage.tenancy import Scope
 
-__all__ = ["Templates"]
+__all__ = ["SEARCH_PLACES", "Templates"]
+
+SEARCH_PLACES = ("name", "label", "slot", "text")
+"""Where a search looks."""
 
 
 class Templates:
-    """The template registry of one tenant: `store.templates`."""
+    """The template registry of one tenant: `store.templates`. `by` and `message` say who changed what, and why."""
 
     def __init__(self, database: Database, tenant: str) -> None:
         self._database = database
         self._tenant = tenant
 
-    def push(self, name: str, content: Mapping[str, Any], *, message: str = "") -> TemplateVersion:
+    def push(
+        self,
+        name: str,
+        content: Mapping[str, Any],
+        *,
+        message: str = "",
+        by: str = "",
+        slots: Sequence[str] = (),
+        includes: Sequence[tuple[str, str]] = (),
+    ) -> TemplateVersion:
         """Store a content as the next version; where some version has this very content, give that one.
 
         Versions count from 1 without gaps, however many processes push at once.
 
+        Args:
+            slots: the names of its variables, for searching.
+            includes: the name and the hash of each template that it includes: these count as referred to.
+
         Raises:
             StorageError: the content is not JSON, or a text in it holds NUL or a lone surrogate.
+            ProtectedError: the template is archived.
         """
-        checked_name(name, "the template's name")
-        checked_text(message, "the message")
+        checked_plain_name(name, "the template's name")
+        _check_why(by, message)
         text = encoded(content, f"the template {name[:60]!r}")
-        digest = content_hash(decoded(text))
+        plain = decoded(text)
+        digest = content_hash(plain)
+        folded = "\n".join([message, *_texts(plain)]).casefold()
 
         def work(scope: Scope) -> TemplateVersion:
             head, table = tables.templates, tables.template_versions
             moved = now()
             scope.insert_missing(head, {"name": name, "last_version": 0, "updated_at": moved})
-            last = int(_lock(scope, name)[0])
+            last = int(labelling.changeable(scope, name, what="template").last_version)
             found = scope.first(scope.select(table).where(table.c.name == name, table.c.hash == digest))
             if found is not None:
                 return _to_version(found)
@@ -51,12 +77,20 @@ class Templates:
                 "hash": digest,
                 "message": message,
                 "created_at": moved,
+                "author": by,
                 "content": text,
+                "slots": "\n".join(slots).casefold(),
+                "folded": folded,
             }
             scope.insert(table, [row])
+            included = [
+                {"name": name, "version": last + 1, "ordinal": ordinal, "included": child, "hash": hashed}
+                for ordinal, (child, hashed) in enumerate(includes, 1)
+            ]
+            scope.insert(tables.template_includes, included)
             changes = {"last_version": last + 1, "updated_at": moved}
             scope.execute(scope.update(head).where(head.c.name == name).values(**changes))
-            return TemplateVersion(name, last + 1, digest, decoded(text), moment(moved), message)
+            return TemplateVersion(name, last + 1, digest, plain, moment(moved), message, by, is_new=True)
 
         return self._database.write(self._tenant, work)
 
@@ -68,7 +102,7 @@ class Templates:
         hash: str | None = None,  # noqa: A002
         label: str | None = None,
     ) -> TemplateVersion:
-        """The version of a number, of a hash, or under a label; else the newest.
+        """The version of a number, of a hash, or under a label, archived or not; else the newest that is not archived.
 
         Raises:
             NotFoundError: there is no such template, version or label.
@@ -81,7 +115,7 @@ class Templates:
 
         def work(scope: Scope) -> TemplateVersion:
             statement = scope.select(table).where(table.c.name == name)
-            what = "template"
+            what = "version that is not archived"
             if version is not None:
                 what, statement = f"version {version}", statement.where(table.c.version == version)
             elif label is not None:
@@ -95,134 +129,237 @@ class Templates:
                 what = f"label {label!r}"
             elif hash is not None:
                 what, statement = f"hash {hash}", statement.where(table.c.hash == hash)
+            else:
+                statement = statement.where(table.c.archived_at.is_(None))
             row = scope.first(statement.order_by(table.c.version.desc()).limit(1))
             if row is None:
-                raise _missing(scope, name, what)
+                raise labelling.missing(scope, name, what)
             return _to_version(row)
 
         return self._database.read(self._tenant, work)
 
     def versions(self, name: str) -> list[TemplateVersion]:
-        """All versions, oldest first. Raises `NotFoundError` for a template that does not exist."""
+        """All versions, oldest first, archived ones too. Raises `NotFoundError` for a template that does not exist."""
         checked_text(name, "the template's name")
         table = tables.template_versions
 
         def work(scope: Scope) -> Any:
             found = scope.all(scope.select(table).where(table.c.name == name).order_by(table.c.version))
             if not found:
-                raise _missing(scope, name, "template")
+                raise labelling.missing(scope, name, "template")
             return [_to_version(row) for row in found]
 
         return self._database.read(self._tenant, work)
 
-    def label(self, name: str, label: str, version: int, *, expected: Any = ANY) -> None:
+    def label(
+        self,
+        name: str,
+        label: str,
+        version: int,
+        *,
+        expected: Any = ANY,
+        by: str = "",
+        message: str = "",
+        force: bool = False,
+    ) -> LabelMove:
         """Move a label to a version; one version holds it at any time, and each move is on record.
 
         Args:
             expected: the version that must hold it now, None for a label that must not exist; `ANY` does not ask.
+            force: move it although it is protected.
 
         Raises:
             NotFoundError: there is no such template or version.
             ConflictError: the label is not where it was expected. Nothing moves then.
+            ProtectedError: the label is protected, or the template or the version is archived.
         """
-        checked_name(label, "the label")
+        checked_plain_name(label, "the label")
         checked_text(name, "the template's name")
+        _check_why(by, message)
+        return self._database.write(
+            self._tenant,
+            lambda scope: labelling.move(scope, name, label, version, expected, by=by, message=message, force=force),
+        )
 
-        def work(scope: Scope) -> None:
-            versions, labels, history = tables.template_versions, tables.template_labels, tables.label_history
-            # The template's row is the lock: two moves of one label would lock two different version rows.
-            if _lock(scope, name) is None or not scope.first(
-                scope.select(versions.c.version).where(versions.c.name == name, versions.c.version == version)
-            ):
-                raise _missing(scope, name, f"version {version}")
-            row = scope.first(scope.select(labels.c.version).where(labels.c.name == name, labels.c.label == label))
-            current = int(row[0]) if row else None
-            if expected is not ANY and current != expected:
-                raise ConflictError(
-                    f"the label is at {_place(current)}, not at {_place(expected)}",
-                    subject=f"{name}@{label}",
-                    remedy="Look at the label's history, then move it from where it is.",
-                )
-            past = scope.first(
-                scope.select(history.c.ordinal)
-                .where(history.c.name == name, history.c.label == label)
-                .order_by(history.c.ordinal.desc())
-                .limit(1)
-            )
-            scope.upsert(labels, {"name": name, "label": label, "version": version}, version=version)
-            scope.insert(
-                history,
-                [
-                    {
-                        "name": name,
-                        "label": label,
-                        "ordinal": int(past[0]) + 1 if past else 1,
-                        "previous": current,
-                        "version": version,
-                        "moved_at": now(),
-                    }
-                ],
-            )
+    def rollback(
+        self, name: str, label: str, *, expected: Any = ANY, by: str = "", message: str = "", force: bool = False
+    ) -> LabelMove:
+        """Move a label to where it was before. Rolled back again it goes one further back, never to where it came from.
 
-        self._database.write(self._tenant, work)
+        Raises:
+            NotFoundError: there is no such template or label.
+            ConflictError: the label is not where it was expected, or was nowhere before.
+            ProtectedError: the label is protected, or the version it would go back to is archived.
+        """
+        for text in (name, label):
+            checked_text(text, "the template's name or label")
+        _check_why(by, message)
+        return self._database.write(
+            self._tenant,
+            lambda scope: labelling.rollback(scope, name, label, expected, by=by, message=message, force=force),
+        )
+
+    def protect(self, name: str, label: str, *, by: str = "", message: str = "") -> bool:
+        """From now on the label moves with `force` alone; whether that is new. The label need not exist yet."""
+        checked_plain_name(label, "the label")
+        checked_text(name, "the template's name")
+        _check_why(by, message)
+        return self._database.write(
+            self._tenant, lambda scope: labelling.protect(scope, name, label, by=by, message=message)
+        )
+
+    def unprotect(self, name: str, label: str, *, by: str = "", message: str = "") -> bool:
+        """Take the protection of a label away; whether there was one."""
+        for text in (name, label):
+            checked_text(text, "the template's name or label")
+        _check_why(by, message)
+        return self._database.write(
+            self._tenant, lambda scope: labelling.unprotect(scope, name, label, by=by, message=message)
+        )
+
+    def archive(self, name: str, version: int | None = None, *, by: str = "", message: str = "") -> bool:
+        """Archive a version, or the whole template; whether that changed anything.
+
+        An archived version is never the newest one, takes no label and is not searched; an archived template is not
+        listed either, and takes no versions. Both are still found by number, hash and label.
+
+        Raises:
+            NotFoundError: there is no such template or version.
+            ProtectedError: a label is on the version, or a version that is not archived includes it.
+        """
+        return self._archive(name, version, by, message, on=True)
+
+    def unarchive(self, name: str, version: int | None = None, *, by: str = "", message: str = "") -> bool:
+        """Undo `archive`; whether that changed anything."""
+        return self._archive(name, version, by, message, on=False)
+
+    def _archive(self, name: str, version: int | None, by: str, message: str, *, on: bool) -> bool:
+        checked_text(name, "the template's name")
+        _check_why(by, message)
+        return self._database.write(
+            self._tenant, lambda scope: labelling.archive(scope, name, version, on=on, by=by, message=message)
+        )
 
     def label_history(self, name: str, label: str) -> list[LabelMove]:
         """The moves of a label, oldest first."""
         checked_text(name, "the template's name")
         checked_text(label, "the label")
-        table = tables.label_history
+        return self._database.read(self._tenant, lambda scope: labelling.moves(scope, name, label))
 
-        def work(scope: Scope) -> Any:
-            statement = scope.select(table).where(table.c.name == name, table.c.label == label)
-            return [
-                LabelMove(row.label, row.previous, row.version, moment(row.moved_at))
-                for row in scope.all(statement.order_by(table.c.ordinal))
-            ]
+    def events(self, name: str) -> list[TemplateEvent]:
+        """What else happened to a template, oldest first: protection and archive."""
+        checked_text(name, "the template's name")
+        return self._database.read(self._tenant, lambda scope: labelling.events(scope, name))
 
-        return self._database.read(self._tenant, work)
+    def search(
+        self, query: str, *, places: Sequence[str] = SEARCH_PLACES, archived: bool = False
+    ) -> list[TemplateMatch]:
+        """The templates that have a text in their name, a label, a slot's name, or their own text or message.
 
-    def list(self) -> list[TemplateInfo]:
-        """The templates by name, with their labels."""
-        head, labels = tables.templates, tables.template_labels
+        Cases are folded by Unicode's rules, alike on both databases. Linear in the texts of the tenant's templates.
+
+        Args:
+            archived: search archived templates and versions too.
+        """
+        checked_text(query, "what is searched for")
+        wanted = query.casefold()
+        if not query.strip() or "\n" in query:
+            raise ConfigError("there is nothing to search for", subject=query, remedy="Give a text of one line.")
+        if unknown := set(places) - set(SEARCH_PLACES):
+            raise ConfigError(f"a search has no place {min(unknown)!r}", remedy=f"Places: {', '.join(SEARCH_PLACES)}.")
+        return self._database.read(self._tenant, lambda scope: _search(scope, wanted, set(places), archived))
+
+    def list(self, *, archived: bool = False) -> list[TemplateInfo]:
+        """The templates by name, with their labels; archived ones only when asked for."""
+        head = tables.templates
 
         def work(scope: Scope) -> list[TemplateInfo]:
-            placed: dict[str, dict[str, int]] = {}
-            for row in scope.all(scope.select(labels).order_by(labels.c.name, labels.c.label)):
-                placed.setdefault(row.name, {})[row.label] = row.version
+            placed, protected = labelling.labels_of(scope)
             return [
-                TemplateInfo(row.name, row.last_version, placed.get(row.name, {}), moment(row.updated_at))
+                TemplateInfo(
+                    row.name,
+                    row.last_version,
+                    placed.get(row.name, {}),
+                    moment(row.updated_at),
+                    moment(row.archived_at) if row.archived_at else None,
+                    tuple(protected.get(row.name, ())),
+                )
                 for row in scope.all(scope.select(head).order_by(head.c.name))
+                if archived or row.archived_at is None
             ]
 
         return self._database.read(self._tenant, work)
 
+    # Async twins: the work is the database's, so each runs in a thread.
 
-def _lock(scope: Scope, name: str) -> Any:
-    head = tables.templates
-    return scope.first(scope.locked(scope.select(head.c.last_version).where(head.c.name == name)))
+    async def apush(self, name: str, content: Mapping[str, Any], **options: Any) -> TemplateVersion:
+        return await asyncio.to_thread(self.push, name, content, **options)
+
+    async def aget(self, name: str, version: int | None = None, **options: Any) -> TemplateVersion:
+        return await asyncio.to_thread(self.get, name, version, **options)
+
+    async def alabel(self, name: str, label: str, version: int, **options: Any) -> LabelMove:
+        return await asyncio.to_thread(self.label, name, label, version, **options)
 
 
-def _place(version: int | None) -> str:
-    return "no version" if version is None else f"version {version}"
+def _search(scope: Scope, wanted: str, places: set[str], archived: bool) -> list[TemplateMatch]:
+    head, table = tables.templates, tables.template_versions
+    joined = table.join(head, (head.c.tenant == table.c.tenant) & (head.c.name == table.c.name))
+    find = func.strpos if scope.kind == "postgresql" else func.instr
+    in_slot, in_text = find(table.c.slots, wanted) > 0, find(table.c.folded, wanted) > 0
+    statement = scope.select(
+        table.c.name, table.c.version, in_slot.label("slot"), in_text.label("text"), source=joined
+    ).order_by(table.c.name, table.c.version.desc())
+    if not archived:
+        statement = statement.where(table.c.archived_at.is_(None), head.c.archived_at.is_(None))
+    # Names and labels are ASCII, and are looked through here.
+    placed, _ = labelling.labels_of(scope)
+    labelled = {
+        (name, version)
+        for name, labels in placed.items()
+        for label, version in labels.items()
+        if wanted in label.casefold()
+    }
+    found: dict[str, TemplateMatch] = {}
+    for row in scope.all(statement):
+        there = {
+            "name": wanted in row.name.casefold(),
+            "label": (row.name, row.version) in labelled,
+            "slot": row.slot,
+            "text": row.text,
+        }
+        hits = tuple(place for place in SEARCH_PLACES if place in places and there[place])
+        if hits and row.name not in found:
+            found[row.name] = TemplateMatch(row.name, row.version, hits, placed.get(row.name, {}))
+    return list(found.values())
 
 
-def _missing(scope: Scope, name: str, what: str) -> NotFoundError:
-    head, labels = tables.templates, tables.template_labels
-    row = scope.first(scope.select(head.c.last_version).where(head.c.name == name))
-    if row is None:
-        names = [found[0] for found in scope.all(scope.select(head.c.name).order_by(head.c.name).limit(10))]
-        known = f"Known: {', '.join(names)}." if names else "There are none yet: push one."
-        return NotFoundError("there is no such template", subject=name, remedy=known)
-    placed = [
-        f"{found.label} ({found.version})"
-        for found in scope.all(scope.select(labels).where(labels.c.name == name).order_by(labels.c.label))
-    ]
-    return NotFoundError(
-        f"the template has no {what}",
-        subject=name,
-        remedy=f"It has versions 1 to {row[0]} and the labels: {', '.join(placed) or 'none'}.",
-    )
+def _texts(value: Any) -> Iterator[str]:
+    """Every text of a content but the roles and the names of fields."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            if name != "role":
+                yield from _texts(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+
+
+def _check_why(by: str, message: str) -> None:
+    checked_text(by, "who it is by")
+    checked_text(message, "the message")
 
 
 def _to_version(row: Any) -> TemplateVersion:
-    return TemplateVersion(row.name, row.version, row.hash, decoded(row.content), moment(row.created_at), row.message)
+    return TemplateVersion(
+        row.name,
+        row.version,
+        row.hash,
+        decoded(row.content),
+        moment(row.created_at),
+        row.message,
+        row.author,
+        moment(row.archived_at) if row.archived_at else None,
+    )
