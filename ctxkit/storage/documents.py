@@ -1,4 +1,4 @@
-"""The documents of a tenant and what an ingest derives from them: chunks, entities, embeddings."""
+"""The documents of a tenant and what an ingest derives from them: chunks, entities, embeddings, a graph."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ctxkit.storage.checks import checked_name, checked_text
 from ctxkit.storage.clock import now
 from ctxkit.storage.database import Database
 from ctxkit.storage.filters import matching
+from ctxkit.storage.graph_rows import DocumentGraph, checked_graph, to_row
 from ctxkit.storage.records import DocumentInfo, DocumentState
 from ctxkit.storage.tenancy import Scope
 
@@ -60,6 +61,7 @@ class Documents:
         recipe: str,
         fingerprint: str | None = None,
         vectors: Vectors | None = None,
+        graph: DocumentGraph | None = None,
     ) -> Literal["added", "updated"]:
         """Store a document with its chunks, in place of what was stored under its id; whole or not at all (law 11).
 
@@ -67,19 +69,23 @@ class Documents:
             recipe: names how the chunks were made; `states` gives it back.
             fingerprint: names the weights that made the vectors; given together with them.
             vectors: float32 of shape `(len(chunks), dimension)`.
+            graph: what the document adds to the entity graph; an empty one is not stored.
 
         Raises:
             StorageError: a text holds NUL or a lone surrogate, metadata is not JSON, a chunk is not a piece of this
-                document, or the vectors do not fit. Nothing is written then.
+                document, or the vectors or the graph do not fit. Nothing is written then.
         """
         head, chunk_rows, entity_rows = rows.from_document(document, chunks, checked_text(recipe, "the recipe"))
         bound, dimension = self._bound_vectors(fingerprint, vectors, len(chunk_rows))
+        counts = checked_graph(graph, len(chunk_rows)) if graph else None
 
         def work(scope: Scope) -> Literal["added", "updated"]:
             added = self._put_head(scope, head)
             keys = scope.allocate_keys(len(chunk_rows)) if chunk_rows else []
             scope.insert(tables.chunks, [{"key": key, **row} for key, row in zip(keys, chunk_rows, strict=True)])
             scope.insert(tables.entities, [{**row, "key": keys[row["key"]]} for row in entity_rows])
+            if counts is not None:
+                scope.insert(tables.document_graphs, [{"document_id": document.id, **to_row(counts, keys)}])
             if fingerprint is not None and bound:
                 self._check_space(scope, fingerprint, dimension)
                 scope.insert(
@@ -180,7 +186,7 @@ class Documents:
         return self._database.read(self._tenant, lambda scope: rows.read_chunks(scope, wanted)) if wanted else {}
 
     def index_texts(self, keys: ArrayLike) -> Iterator[tuple[int, str]]:
-        """For each key that is there, what an index sees: title, headings and text, a line each. Streams."""
+        """For each key that is there, what an index sees: context, or title and headings, then text. Streams."""
         wanted = vectors.checked_keys(keys)
         for start in range(0, len(wanted), BATCH):
             batch = wanted[start : start + BATCH]
@@ -259,7 +265,8 @@ class Documents:
         if not scope.execute(scope.update(table).where(table.c.id == head["id"]).values(**changes)).rowcount:
             # Deleted by somebody else since the line above; now the row's place is free.
             return self._put_head(scope, head)
-        scope.execute(scope.delete(tables.chunks).where(tables.chunks.c.document_id == head["id"]))
+        for derived in (tables.chunks, tables.document_graphs):
+            scope.execute(scope.delete(derived).where(derived.c.document_id == head["id"]))
         return False
 
     def _check_space(self, scope: Scope, fingerprint: str, dimension: int) -> None:

@@ -18,6 +18,7 @@ _COUNTED = (
     tables.documents,
     tables.chunks,
     tables.entities,
+    tables.document_graphs,
     tables.sessions,
     tables.messages,
     tables.templates,

@@ -54,6 +54,7 @@ def from_document(document: Document, chunks: Sequence[Chunk], recipe: str) -> t
                 "heading_path": encoded(list(chunk.heading_path), f"the headings of {what}"),
                 "metadata": encoded(chunk.metadata, f"the metadata of {what}"),
                 "text": chunk.text,
+                "context": checked_text(chunk.context, f"the context of {what}"),
             }
         )
         entity_rows += [
@@ -141,6 +142,7 @@ def read_chunks(scope: Scope, keys: Sequence[int]) -> dict[int, Chunk]:
             token_count=row.token_count,
             heading_path=tuple(decoded(row.heading_path)),
             entities=tuple(named.get(row.key, ())),
+            context=row.context,
             metadata={
                 **shared[row.document_id],
                 **decoded(row.metadata),
@@ -157,10 +159,15 @@ def read_texts(scope: Scope, keys: Sequence[int]) -> Iterator[tuple[int, str]]:
     """What an index sees of these chunks, in their order."""
     chunks, documents = tables.chunks, tables.documents
     statement = scope.select(
-        chunks.c.key, documents.c.title, chunks.c.heading_path, chunks.c.text, source=_with_document()
+        chunks.c.key,
+        documents.c.title,
+        chunks.c.heading_path,
+        chunks.c.text,
+        chunks.c.context,
+        source=_with_document(),
     )
     by_key = {
-        row.key: index_text(row.title, decoded(row.heading_path), row.text)
+        row.key: index_text(row.title, decoded(row.heading_path), row.text, row.context)
         for row in scope.all(statement.where(scope.among(chunks.c.key, keys)))
     }
     return ((key, by_key[key]) for key in keys if key in by_key)

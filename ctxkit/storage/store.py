@@ -10,6 +10,8 @@ from ctxkit.errors import StorageError
 from ctxkit.storage.checks import checked_name
 from ctxkit.storage.database import Database
 from ctxkit.storage.documents import Documents
+from ctxkit.storage.experiments import ExperimentRecords
+from ctxkit.storage.graph import Graph
 from ctxkit.storage.health import problems, statistics
 from ctxkit.storage.payloads import Payloads
 from ctxkit.storage.sessions import Sessions
@@ -36,9 +38,11 @@ class Store:
         self._owner = owner
         self.tenant = checked_name(tenant, "the tenant", limit=TENANT_LIMIT)
         self.documents = Documents(database, tenant)
+        self.graph = Graph(database, tenant)
         self.sessions = Sessions(database, tenant)
         self.templates = Templates(database, tenant)
         self.payloads = Payloads(database, tenant)
+        self.experiments = ExperimentRecords(database, tenant)
 
     @classmethod
     def open(cls, url: str, *, tenant: str = "default", create: bool = True) -> Store:

@@ -23,6 +23,7 @@ from sqlalchemy.exc import DBAPIError
 
 from ctxkit.documents import Chunk, Document, Entity, Span
 from ctxkit.errors import CtxkitError
+from ctxkit.graph.building import document_graph
 from ctxkit.messages import Message
 from ctxkit.storage import Store
 from ctxkit.storage.tables import TENANT_TABLES
@@ -37,11 +38,17 @@ def put(store: Store, name: str, word: str) -> Any:
     spans = [Span(0, len(word)), Span(len(word), 3 * len(word))]
     chunks = [Chunk.of(document, span, 1, entities=(Entity(word[:1], word, Span(0, 1)),)) for span in spans]
     vectors = np.eye(2, 4, k=len(word) % 3, dtype=np.float32)
-    return store.documents.put(document, chunks, recipe=word, fingerprint=f"f-{name}", vectors=vectors)
+    graph = document_graph(document.text, chunks)
+    return store.documents.put(document, chunks, recipe=word, fingerprint=f"f-{name}", vectors=vectors, graph=graph)
 
 
 def label(store: Store, name: str, word: str) -> Any:
     return store.templates.label(name, word, store.templates.get(name).version)
+
+
+def outcomes(store: Store, name: str) -> Any:
+    found = store.experiments.values(name)
+    return {metric: {arm: each.tolist() for arm, each in of.values.items()} for metric, of in found.items()}
 
 
 ACTIONS: dict[str, Callable[[Store, str, str], Any]] = {
@@ -53,6 +60,10 @@ ACTIONS: dict[str, Callable[[Store, str, str], Any]] = {
     "forget": lambda store, name, word: store.sessions.delete(name),
     "push": lambda store, name, word: store.templates.push(name, {"text": word}).version,
     "label": label,
+    "experiment": lambda store, name, word: store.experiments.create(name, word, 0.5, {"word": word}).seed,
+    "expose": lambda store, name, word: store.experiments.expose(name, "unit", word),
+    "outcome": lambda store, name, word: store.experiments.record(name, "unit", word, "mean", float(len(word))),
+    "stop": lambda store, name, word: store.experiments.stop(name, winner=word).winner,
     "payload": lambda store, name, word: store.payloads.put(name, {"word": word}),
 }
 actions = st.lists(st.tuples(st.sampled_from(sorted(ACTIONS)), names, words), max_size=6)
@@ -84,11 +95,14 @@ def seen(store: Store, names: Sequence[str] = ("x", "y")) -> dict[str, Any]:
             places(documents.matching_keys(filters))
             for filters in ({"word": ["one", "two"]}, {"source": "notes/*"}, {"document_id": "x"}, {"none": None})
         ],
+        "graph": [(part.nodes, places(part.keys), part.mentions.tolist()) for part in store.graph.load()],
         "sessions": [(info.id, info.message_count) for info in store.sessions.list()],
+        "experiments": [(each.name, each.seed, each.winner) for each in store.experiments.list()],
         "templates": [(info.name, info.versions, info.labels) for info in store.templates.list()],
     }
     for name in names:
         found[name] = {
+            "graph": tried(lambda name=name: store.graph.get(name).nodes),  # type: ignore[misc]
             "document": tried(lambda name=name: documents.get(name)),  # type: ignore[misc]
             "messages": [(m.id, m.sequence, m.text) for m in store.sessions.messages(name)],
             "last": [m.id for m in store.sessions.messages(name, last=1)],
@@ -96,6 +110,9 @@ def seen(store: Store, names: Sequence[str] = ("x", "y")) -> dict[str, Any]:
             "moves": [(m.previous, m.version) for m in store.templates.label_history(name, "one")],
             "labelled": tried(lambda name=name: store.templates.get(name, label="one").content),  # type: ignore[misc]
             "payload": tried(lambda name=name: store.payloads.get(name)),  # type: ignore[misc]
+            "arm": tried(lambda name=name: store.experiments.find(name, "unit")[1]),  # type: ignore[misc]
+            "exposures": tried(lambda name=name: store.experiments.exposures(name)),  # type: ignore[misc]
+            "outcomes": tried(lambda name=name: outcomes(store, name)),  # type: ignore[misc]
         }
         at, vectors = documents.vectors(f"f-{name}")
         found[name]["vectors"] = (places(at), vectors.tolist())
@@ -240,7 +257,7 @@ def filled(postgresql: Any) -> Iterator[Store]:
     name = postgresql.create()
     with Store.open(postgresql.url(name)) as store:
         for tenant in ("acme", "other"):
-            for action in ("put", "append", "push", "label", "payload"):
+            for action in ("put", "append", "push", "label", "payload", "experiment", "expose", "outcome"):
                 ACTIONS[action](store.for_tenant(tenant), "x", "one")
         yield store
     postgresql.drop(name)

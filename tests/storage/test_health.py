@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from ctxkit.messages import Message
 from ctxkit.storage import Store
+from ctxkit.storage.migrate import HEAD
 from tests.storage.making import document, pieces, unit_vectors
 
 
@@ -35,12 +36,13 @@ def test_statistics_are_this_tenants(store: Store) -> None:
     assert size > 10_000
     assert said == {
         "kind": store.kind,
-        "schema": "0001",
+        "schema": HEAD,
         "tenant": "default",
         "revision": 1,
         "documents": 1,
         "chunks": 3,
         "entities": 3,
+        "document_graphs": 0,
         "sessions": 1,
         "messages": 2,
         "templates": 1,
