@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 
 import numpy as np
 
-from ctxkit.documents import Chunk
+from ctxkit.documents import Chunk, Entity, Span
+from ctxkit.graph.aliases import normalise, resolve
 from ctxkit.graph.nodes import Node
 from ctxkit.storage.graph_rows import DocumentGraph, counts_of
 
-__all__ = ["NEAR", "document_graph", "graphs_of_chunks", "links_of"]
+__all__ = ["NEAR", "UNNAMED", "document_graph", "graphs_of_chunks", "links_of"]
 
 NEAR = 8
 """An entity is linked to the last `NEAR` others that were named before it in its chunk.
 
 All pairs would be quadratic in the entities of a chunk; up to nine entities this is all pairs too.
 """
+
+
+UNNAMED = frozenset({"CARDINAL", "ORDINAL", "PERCENT", "QUANTITY", "TIME"})
+"""Labels of what is counted rather than named: that two chunks say "three" does not connect them."""
 
 
 def document_graph(text: str, chunks: Sequence[Chunk], keys: Sequence[int] = ()) -> DocumentGraph:
@@ -67,7 +73,7 @@ def links_of(sequence: Sequence[int], near: int = NEAR) -> set[tuple[int, int]]:
 def graphs_of_chunks(chunks: Mapping[int, Chunk]) -> Iterator[DocumentGraph]:
     """The counts of each document that these chunks, by key, are of.
 
-    A document's text is put together from its chunks; what stood between them does not matter to names.
+    A document's text is put together from its chunks, with a line end where one is not followed by the next.
     """
     by_document: dict[str, list[tuple[int, Chunk]]] = {}
     for key, chunk in chunks.items():
@@ -78,19 +84,30 @@ def graphs_of_chunks(chunks: Mapping[int, Chunk]) -> Iterator[DocumentGraph]:
 
 
 def _pasted(chunks: Sequence[Chunk]) -> str:
-    """The text that the chunks are of, spaces where none is."""
+    """The text that the chunks are of, line ends where none is: every offset is as it was."""
     pieces: list[str] = []
     position = 0
     for chunk in chunks:
         if chunk.span.start > position:
-            pieces.append(" " * (chunk.span.start - position))
+            pieces.append("\n" * (chunk.span.start - position))
             position = chunk.span.start
         pieces.append(chunk.text[position - chunk.span.start :])
         position = max(position, chunk.span.end)
     return "".join(pieces)
 
 
-def _resolved(text: str, chunks: Sequence[Chunk]) -> tuple[list[list[Node]], list[tuple[Node, Node]]]:
+def _resolved(text: str, chunks: Sequence[Chunk]) -> tuple[list[list[Node]], Sequence[tuple[Node, Node]]]:
     """For each chunk the entities that it names, in reading order, and the pairs that are one thing."""
-    ordered = [sorted(chunk.entities, key=lambda entity: (entity.span, entity.label)) for chunk in chunks]
-    return [[Node(entity.text, entity.label) for entity in found] for found in ordered], []
+    ordered = [sorted(filter(_is_name, chunk.entities), key=_reading_order) for chunk in chunks]
+    resolution = resolve([entity for found in ordered for entity in found], text)
+    nodes = iter(resolution.nodes)
+    return [list(islice(nodes, len(found))) for found in ordered], resolution.aliases
+
+
+def _is_name(entity: Entity) -> bool:
+    # A chunker may call anything an entity; what is blank names nothing, and is no reason to refuse a document.
+    return entity.label not in UNNAMED and bool(normalise(entity.text))
+
+
+def _reading_order(entity: Entity) -> tuple[Span, str]:
+    return entity.span, entity.label

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ctxkit.graph.names import normalise
 from ctxkit.graph.nodes import Node
 from ctxkit.settings import require
 from ctxkit.storage.graph_rows import DocumentGraph
@@ -19,14 +20,9 @@ if TYPE_CHECKING:
 
     from ctxkit.documents import Chunk
 
-__all__ = ["EntityGraph", "name_key"]
+__all__ = ["EntityGraph"]
 
 Indices = NDArray[np.int64]
-
-
-def name_key(name: str) -> str:
-    """What two spellings of a name share: case and white space do not count."""
-    return " ".join(name.casefold().split())
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -38,7 +34,7 @@ class EntityGraph:
 
     Args:
         keys: (n,) int64, the keys of the chunks of every document that names an entity, ascending.
-        nodes: (m,) the entities, sorted by name and label.
+        nodes: (m,) the entities, sorted by name and label; a name is a key that `normalise` makes.
         mentions: (n, m) float32, how often chunk i names entity j.
         links: (m, m) symmetric float32 in (0, 1], zero diagonal: the positive normalised pointwise mutual information
             of two entities that stand close (Bouma 2009). 1 for two that are never close to anything else, and no link
@@ -64,7 +60,7 @@ class EntityGraph:
     def __post_init__(self) -> None:
         by_name: dict[str, list[int]] = {}
         for index, node in enumerate(self.nodes):
-            by_name.setdefault(name_key(node.name), []).append(index)
+            by_name.setdefault(node.name, []).append(index)
         object.__setattr__(self, "_by_name", by_name)
 
     @classmethod
@@ -118,8 +114,8 @@ class EntityGraph:
         )
 
     def node_of(self, name: str, label: str | None = None) -> Indices:
-        """The entities of this name, whatever its case and spacing; of one label where it is given. O(1)."""
-        found = self._by_name.get(name_key(name), [])
+        """The entities of this name, in any spelling that `normalise` makes equal; of one label where it is given."""
+        found = self._by_name.get(normalise(name), [])
         return np.array([i for i in found if label is None or self.nodes[i].label == label], dtype=np.int64)
 
     def chunks_of(self, nodes: Indices | int) -> NDArray[np.int64]:
