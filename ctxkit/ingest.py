@@ -6,14 +6,16 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.checking import check_kind
-from ctxkit.documents import Chunk, Document, Entity, content_hash
+from ctxkit.documents import Chunk, Document, content_hash
 from ctxkit.errors import CtxkitError, NotFoundError
+from ctxkit.graph.building import GRAPH_VERSION, document_graph
+from ctxkit.graph.tagging import tag
 from ctxkit.protocols import Chunker, Embedder, EntityExtractor
 from ctxkit.reading import Failed, Skipped
 
@@ -55,6 +57,7 @@ class Ingestion:
     """One run over documents, read from files or given.
 
     Args:
+        extractor: finds the entities of documents whose chunker gave none.
         on_document: called with the source and the report after each document, for progress.
     """
 
@@ -95,9 +98,10 @@ class Ingestion:
                     report.unchanged += 1
                     self._progress(document, report)
                     continue
-                chunked.append((document, self._chunks(document)))
+                chunked.append((document, list(self.chunker.chunk(document))))
             except CtxkitError as error:
                 report.failed.append((document.source or document.id, str(error)))
+        chunked = self._tagged(chunked, report)
         for document, chunks, vectors in self._embedded(chunked, report):
             try:
                 outcome = self.store.documents.put(
@@ -106,6 +110,7 @@ class Ingestion:
                     recipe=made_by,
                     fingerprint=self.embedder.fingerprint if self.embedder else None,
                     vectors=vectors,
+                    graph=document_graph(document.text, chunks),
                 )
             except CtxkitError as error:
                 report.failed.append((document.source or document.id, str(error)))
@@ -117,20 +122,22 @@ class Ingestion:
             report.chunks += len(chunks)
             self._progress(document, report)
 
-    def _chunks(self, document: Document) -> list[Chunk]:
-        chunks = list(self.chunker.chunk(document))
-        if self.extractor is None:
-            return chunks
-        found = self.extractor.extract([chunk.text for chunk in chunks])
-        return [
-            replace(
-                chunk,
-                entities=tuple(
-                    Entity(entity.text, entity.label, entity.span.shift(chunk.span.start)) for entity in entities
-                ),
-            )
-            for chunk, entities in zip(chunks, found, strict=True)
-        ]
+    def _tagged(
+        self, chunked: list[tuple[Document, list[Chunk]]], report: IngestReport
+    ) -> list[tuple[Document, list[Chunk]]]:
+        """Every document's chunks with entities: those that the chunker gave, else what the extractor finds."""
+        bare = [(document, chunks) for document, chunks in chunked if not any(chunk.entities for chunk in chunks)]
+        if self.extractor is None or not bare:
+            return chunked
+        try:
+            tagged = {document.id: chunks for document, chunks in tag(bare, self.extractor)}
+        except CtxkitError as error:
+            if len(chunked) == 1:
+                report.failed.append((chunked[0][0].source or chunked[0][0].id, str(error)))
+                return []
+            # One bad document must not take its batch with it.
+            return [pair for one in chunked for pair in self._tagged([one], report)]
+        return [(document, tagged.get(document.id, chunks)) for document, chunks in chunked]
 
     def _embedded(
         self, chunked: Sequence[tuple[Document, list[Chunk]]], report: IngestReport
@@ -207,19 +214,31 @@ def recipe(chunker: Chunker, embedder: Embedder | None, extractor: EntityExtract
             "chunker": _description(chunker),
             "embedder": embedder.fingerprint if embedder else None,
             "extractor": _description(extractor) if extractor else None,
+            "graph": GRAPH_VERSION,
         }
     )
 
 
 def _description(stage: Any) -> dict[str, Any]:
-    parameters: dict[str, Any] = {}
-    if dataclasses.is_dataclass(stage):
-        for item in dataclasses.fields(stage):
-            if item.name.startswith("_"):
-                continue
-            value = getattr(stage, item.name)
-            parameters[item.name] = getattr(value, "name", None) or getattr(value, "fingerprint", None) or repr(value)
-    return {"class": f"{type(stage).__module__}.{type(stage).__qualname__}", "parameters": parameters}
+    """The class of a stage, its parameters where it is a dataclass, and its `fingerprint` where it has one."""
+    parameters = {
+        item.name: _parameter(getattr(stage, item.name))
+        for item in (dataclasses.fields(stage) if dataclasses.is_dataclass(stage) else ())
+        if not item.name.startswith("_")
+    }
+    found = {"class": f"{type(stage).__module__}.{type(stage).__qualname__}", "parameters": parameters}
+    fingerprint = getattr(stage, "fingerprint", None)
+    return found if fingerprint is None else {**found, "fingerprint": str(fingerprint)}
+
+
+def _parameter(value: Any) -> Any:
+    named = getattr(value, "name", None) or getattr(value, "fingerprint", None)
+    if named:
+        return str(named)
+    # The repr of a plain object is its address, another one in each process: every document would be ingested again.
+    plain: Any = object.__repr__
+    stage = dataclasses.is_dataclass(value) or type(value).__repr__ is plain
+    return _description(value) if stage else repr(value)
 
 
 def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:

@@ -13,7 +13,7 @@ from ctxkit.graph.aliases import normalise, resolve
 from ctxkit.graph.nodes import Node
 from ctxkit.storage.graph_rows import DocumentGraph, counts_of
 
-__all__ = ["NEAR", "UNNAMED", "document_graph", "graphs_of_chunks", "links_of"]
+__all__ = ["GRAPH_VERSION", "NEAR", "UNNAMED", "document_graph", "graphs_of_chunks", "links_of"]
 
 NEAR = 8
 """An entity is linked to the last `NEAR` others that were named before it in its chunk.
@@ -21,6 +21,9 @@ NEAR = 8
 All pairs would be quadratic in the entities of a chunk; up to nine entities this is all pairs too.
 """
 
+
+GRAPH_VERSION = 1
+"""Grows when the same chunks give another graph: an ingest then makes every document's again."""
 
 UNNAMED = frozenset({"CARDINAL", "ORDINAL", "PERCENT", "QUANTITY", "TIME"})
 """Labels of what is counted rather than named: that two chunks say "three" does not connect them."""
@@ -31,8 +34,10 @@ def document_graph(text: str, chunks: Sequence[Chunk], keys: Sequence[int] = ())
 
     Args:
         text: the document's text.
-        keys: of the chunks; the store fills them in.
+        keys: of the chunks; the store fills them in. A document that names nothing has the empty graph.
     """
+    if not any(chunk.entities for chunk in chunks):
+        return DocumentGraph.empty()
     named, pairs = _resolved(text, chunks)
     nodes = sorted({*(node for chunk in named for node in chunk), *(node for pair in pairs for node in pair)})
     place = {node: index for index, node in enumerate(nodes)}
