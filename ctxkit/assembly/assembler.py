@@ -125,7 +125,7 @@ class _Assembly:
         self.trace = trace
         self._counts: dict[str, int] = {}
         with trace.stage("template") as record:
-            rendered = entry.sendable_rendered(template.render(payload))
+            rendered = template.render(payload)
             record.items_in = record.items_out = len(rendered)
             record.notes["template"] = template.reference
         self.hashes = request_hashes(

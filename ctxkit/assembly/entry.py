@@ -14,14 +14,13 @@ from ctxkit.messages import Message
 from ctxkit.prompts import Budget
 
 if TYPE_CHECKING:
-    from ctxkit.templates import RenderedMessage, Template
+    from ctxkit.templates import Template
 
 __all__ = [
     "check_sections",
     "sendable",
     "sendable_candidates",
     "sendable_history",
-    "sendable_rendered",
     "sendable_tools",
 ]
 
@@ -66,14 +65,6 @@ def _sendable_message(message: Message) -> Message:
         tool_call_id=None if message.tool_call_id is None else sendable(message.tool_call_id),
     )
     return message if sent == message else sent
-
-
-def sendable_rendered(rendered: Sequence[RenderedMessage]) -> list[RenderedMessage]:
-    """The template's and the payload's texts, as they can be sent."""
-    return [
-        replace(message, pieces=tuple(replace(piece, text=sendable(piece.text)) for piece in message.pieces))
-        for message in rendered
-    ]
 
 
 def sendable_candidates(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -119,14 +119,12 @@ def check_schema(schema: Mapping[str, Any], variables: Mapping[str, Slot], *, wh
             raise fail(f"it requires {str(name)[:60]!r}, which is no variable of the template", "Use it or remove it.")
 
 
-def compile_schema(schema: Mapping[str, Any], names: frozenset[str] | None = None) -> Check:
-    """The check of payloads against a declared schema; of the variables `names` alone where they are given."""
+def compile_schema(schema: Mapping[str, Any]) -> Check:
+    """The check of payloads against a declared schema."""
     validator: Any = None
 
     def check(payload: Mapping[str, Any], subject: str) -> None:
         nonlocal validator
-        if names is not None:
-            payload = {name: value for name, value in payload.items() if name in names}
         from jsonschema.exceptions import best_match
 
         validator = validator or _validator_class()(schema)

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeGuard, get_args
 from ctxkit.errors import ConfigError, VariableTypeError
 from ctxkit.prompts import Trust
 
-__all__ = ["WELL_KNOWN", "Slot", "SlotType", "check_json", "delimiters", "type_name"]
+__all__ = ["WELL_KNOWN", "Slot", "SlotType", "check_json", "delimiters", "fence_of", "type_name"]
 
 SlotType = Literal["string", "number", "integer", "boolean", "list", "object", "section"]
 
@@ -132,33 +132,58 @@ def type_name(value: object) -> str:
 
 
 def check_json(value: object, *, name: str, subject: str, depth: int = 0) -> None:
-    """Raise `VariableTypeError` unless `value` is JSON: finite numbers, text keys, at most 64 levels. Linear."""
-    if isinstance(value, str | bool) or value is None:
+    """Raise `VariableTypeError` unless `value` is JSON: finite numbers, text keys, at most 64 levels. Linear.
+
+    A text that no database holds and no model can be sent, with NUL or half of a character, is none.
+    """
+    if type(value) is str and value.isascii() and "\x00" not in value:
         return
-    problem = ""
-    if depth > MAX_VALUE_DEPTH:
-        problem = f"is nested deeper than {MAX_VALUE_DEPTH} levels"
-    elif isinstance(value, int):
-        if value.bit_length() > _MAX_INTEGER_BITS:
-            problem = f"is an integer of more than {_MAX_INTEGER_BITS} bits"
-    elif isinstance(value, float):
-        if not math.isfinite(value):
-            problem = f"is {value!r}, which JSON cannot say"
-    elif isinstance(value, Mapping):
+    if problem := _problem(value, depth):
+        raise VariableTypeError(
+            f"the variable {name[:200]!r} {problem}",
+            subject=subject,
+            remedy="Pass JSON values: numbers, lists, texts without NUL and lone surrogates…",
+        )
+    if isinstance(value, Mapping):
         for key, item in value.items():
-            if not isinstance(key, str):
-                problem = f"has the key {key!r}, which is not a text"
-                break
             check_json(item, name=f"{name}.{key}", subject=subject, depth=depth + 1)
     elif is_list(value):
         for index, item in enumerate(value):
             check_json(item, name=f"{name}.{index}", subject=subject, depth=depth + 1)
-    else:
-        problem = f"is {type_name(value)}"
-    if problem:
-        raise VariableTypeError(
-            f"the variable {name[:200]!r} {problem}", subject=subject, remedy="Pass JSON values: texts, numbers, lists…"
-        )
+
+
+def _problem(value: object, depth: int) -> str:
+    """Why a value is not JSON, its inner values aside; empty where it is."""
+    if isinstance(value, str):
+        return _unsendable(value)
+    if value is None or isinstance(value, bool):
+        return ""
+    if depth > MAX_VALUE_DEPTH:
+        return f"is nested deeper than {MAX_VALUE_DEPTH} levels"
+    if isinstance(value, int):
+        over = value.bit_length() > _MAX_INTEGER_BITS
+        return f"is an integer of more than {_MAX_INTEGER_BITS} bits" if over else ""
+    if isinstance(value, float):
+        return "" if math.isfinite(value) else f"is {value!r}, which JSON cannot say"
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                return f"has the key {key!r}, which is not a text"
+            if problem := _unsendable(key):
+                return f"has the key {key[:60]!r}, which {problem}"
+        return ""
+    return "" if is_list(value) else f"is {type_name(value)}"
+
+
+def _unsendable(text: str) -> str:
+    if "\x00" in text:
+        return f"has a NUL character at position {text.index(chr(0)):,}"
+    if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            return f"has the lone surrogate U+{ord(text[error.start]):04X} at position {error.start:,}"
+    return ""
 
 
 def delimiters(value: str) -> tuple[str, str]:
@@ -176,9 +201,14 @@ def delimiters(value: str) -> tuple[str, str]:
         >>> opening, closing
         ('<data-66116801>', '</data-66116801>')
     """
-    digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).digest()
+    return fence_of(value, value.encode("utf-8", "surrogatepass"))
+
+
+def fence_of(value: str, encoded: bytes) -> tuple[str, str]:
+    """`delimiters` of a value whose UTF-8 is at hand."""
+    digest = hashlib.sha256(encoded).digest()
     while True:
-        number = int.from_bytes(digest[:8], "big") % 100_000_000
-        if f"data-{number:08}" not in value:
-            return f"<data-{number:08}>", f"</data-{number:08}>"
+        tag = f"data-{int.from_bytes(digest[:8], 'big') % 100_000_000:08}"
+        if tag not in value:
+            return f"<{tag}>", f"</{tag}>"
         digest = hashlib.sha256(digest).digest()

@@ -2,43 +2,39 @@
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 from ctxkit.documents import content_hash
-from ctxkit.errors import (
-    MissingVariableError,
-    TemplateError,
-    TemplateSyntaxError,
-    UnexpectedVariableError,
-    VariableTypeError,
-)
+from ctxkit.errors import TemplateError, TemplateSyntaxError
 from ctxkit.templates.includes import Include, Includes, Resolver, stored_resolver
-from ctxkit.templates.language import Node, compile_text
-from ctxkit.templates.rendering import MAX_OUTPUT, RenderedMessage, TemplateRole, render_nodes
-from ctxkit.templates.schema import check_schema, compile_schema, derive_schema, slot_types
-from ctxkit.templates.slots import WELL_KNOWN, Slot, check_json, type_name
-from ctxkit.templates.text_form import TEMPLATE_ROLES, SourceMessage, read_text_form, write_text_form
+from ctxkit.templates.jinja_import import convert_jinja
+from ctxkit.templates.language import compile_text
+from ctxkit.templates.parts import (
+    MAX_SOURCE,
+    TemplateMessage,
+    canonical_content,
+    check_head,
+    check_history,
+    check_name,
+    check_size,
+    declared_schemas,
+    merged_slots,
+    read_message,
+)
+from ctxkit.templates.program import Program
+from ctxkit.templates.rendering import MAX_OUTPUT, RenderedMessage, TemplateRole
+from ctxkit.templates.schema import check_schema, derive_schema, slot_types
+from ctxkit.templates.slots import WELL_KNOWN, Slot, check_json
+from ctxkit.templates.text_form import SourceMessage, read_text_form, write_text_form
 from ctxkit.templates.variables import derive_variables
+from ctxkit.templates.writing import write_nodes
 
 __all__ = ["MAX_SOURCE", "Template", "TemplateMessage"]
 
-MAX_SOURCE = 1_000_000
-"""The characters a template's messages may have together."""
 MAX_MESSAGES = 256
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}\Z")
-
-
-@dataclass(frozen=True, slots=True)
-class TemplateMessage:
-    """A message of a template: its role, its source text, and the nodes that this text compiles to."""
-
-    role: TemplateRole
-    content: str
-    nodes: tuple[Node, ...] = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +69,7 @@ class Template:
     schema: Mapping[str, Any] = field(default_factory=dict, repr=False)
     includes: tuple[Include, ...] = ()
     hash: str = ""
+    _programs: dict[frozenset[str] | None, Program] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def parse(
@@ -111,12 +108,12 @@ class Template:
         where = name or "template"
         head: Mapping[str, Any] = {}
         if isinstance(source, str):
-            _check_size(len(source), where)
+            check_size(len(source), where)
             head, messages = read_text_form(source, where=where)
-            _check_head(head, name, where)
+            check_head(head, name, where)
         else:
-            messages = [_message(item, index, where) for index, item in enumerate(source)]
-            _check_size(sum(len(message.content) for message in messages), where)
+            messages = [read_message(item, index, where) for index, item in enumerate(source)]
+            check_size(sum(len(message.content) for message in messages), where)
         return _build(
             messages,
             name=name or head.get("name", ""),
@@ -128,6 +125,50 @@ class Template:
             includes=includes,
             in_file=isinstance(source, str),
         )
+
+    @classmethod
+    def from_jinja(
+        cls,
+        source: str,
+        *,
+        name: str = "",
+        role: TemplateRole = "user",
+        description: str = "",
+        slots: Mapping[str, str | Mapping[str, Any] | Slot] | None = None,
+        rename: Mapping[str, str] | None = None,
+    ) -> Template:
+        """The template that a Jinja template without logic is; it is parsed, never rendered.
+
+        It renders the text that Jinja renders, wherever both render: a missing variable is an error here, a boolean
+        that is written out is `true`, and a loop takes a list alone. Values are fenced unless `slots` declares them
+        trusted. `context`, `history` and `question` are slots of assembly; `rename` gives variables other names.
+
+        Raises:
+            TemplateSyntaxError: it has logic that has no form here; the message begins with the reason.
+            MissingExtraError: jinja2 is not installed.
+
+        Example:
+            >>> Template.from_jinja("Hi {% if not brief %}dear {% endif %}{{ user['name'] }}").messages[0].content
+            'Hi {{^brief}}dear {{/brief}}{{user.name}}'
+        """
+        where = name or "template"
+        check_size(len(source), where)
+        converted = convert_jinja(source, where=where, rename=rename)
+        declared = {**converted.slots, **(slots or {})}
+        parse = partial(
+            cls.parse,
+            [{"role": role, "content": write_nodes(converted.nodes)}],
+            name=name,
+            description=description,
+            slots=declared,
+        )
+        found = parse()
+        if converted.schema is None:
+            return found
+        properties = {
+            key: {**value, **converted.schema.get(key, {})} for key, value in found.schema["properties"].items()
+        }
+        return parse(schema={**found.schema, "properties": properties})
 
     @classmethod
     def from_content(cls, content: Mapping[str, Any], *, name: str = "", version: int = 0) -> Template:
@@ -156,7 +197,7 @@ class Template:
 
         Its `includes` are by the reference as it is written: `{"reference": "rules@3", "hash": …, "content": …}`.
         """
-        return _content(self.messages, self.description, self.slots, self.model, self.schema, self.includes)
+        return canonical_content(self.messages, self.description, self.slots, self.model, self.schema, self.includes)
 
     @property
     def reference(self) -> str:
@@ -205,48 +246,27 @@ class Template:
             MissingVariableError, UnexpectedVariableError, VariableTypeError: they name the variable.
             TemplateError: the text is too long.
         """
-        payload = {} if payload is None else payload
-        subject = f"template {self.reference}"
-        self._check(payload, {name for name in WELL_KNOWN if name in well_known}, subject)
-        if self.schema != derive_schema(self.variables):
-            compile_schema(self.schema)(payload, subject)
-        return render_nodes(
+        key = None if well_known is WELL_KNOWN else frozenset(well_known)
+        program = self._programs.get(key)
+        if program is None:
+            program = self._programs[key] = self._compile(WELL_KNOWN if key is None else key)
+        return program.render({} if payload is None else payload, max_characters)
+
+    def _compile(self, well_known: Collection[str]) -> Program:
+        return Program(
             [(message.role, message.nodes) for message in self.messages],
-            payload,
             self.variables,
-            well_known=well_known,
-            subject=subject,
-            max_characters=max_characters,
+            open_slots=[name for name in WELL_KNOWN if name in well_known],
+            subject=f"template {self.reference}",
+            schemas=declared_schemas(self),
         )
 
-    def _check(self, payload: Mapping[str, Any], open_slots: Collection[str], subject: str) -> None:
-        if not isinstance(payload, Mapping):
-            raise VariableTypeError(
-                f"the payload is {type_name(payload)}", subject=subject, remedy="Pass an object: {name: value, …}."
-            )
-        needed = {name: slot for name, slot in self.variables.items() if name not in open_slots}
-        for name, slot in needed.items():
-            if name not in payload:
-                raise MissingVariableError(
-                    f"the variable {name!r} is missing",
-                    subject=subject,
-                    remedy=f"Pass it in the payload as {_wanted(slot)}. "
-                    f"If it is a field of a section's item, write {{{{.{name}}}}}.",
-                )
-        for name, value in payload.items():
-            if name not in needed:
-                raise UnexpectedVariableError(
-                    f"the variable {str(name)[:100]!r} is not in the template",
-                    subject=subject,
-                    remedy=_unexpected(name, needed),
-                )
-            if not needed[name].accepts(value):
-                raise VariableTypeError(
-                    f"the variable {name!r} is {type_name(value)}, not {_wanted(needed[name])}",
-                    subject=subject,
-                    remedy="Convert the value, or declare the slot's type in the template.",
-                )
-            check_json(value, name=name, subject=subject)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (self.content, self.name, self.version)
+
+
+def _restore(content: Mapping[str, Any], name: str, version: int) -> Template:
+    return Template.from_content(content, name=name, version=version)
 
 
 def _build(
@@ -262,12 +282,7 @@ def _build(
     in_file: bool,
 ) -> Template:
     where = name or "template"
-    if name and not _NAME.match(name):
-        raise TemplateSyntaxError(
-            f"{name[:60]!r} is no name for a template",
-            subject="template",
-            remedy="Use ASCII letters, digits, and . _ / - after the first; at most 128.",
-        )
+    check_name(name)
     if not messages or len(messages) > MAX_MESSAGES:
         raise TemplateSyntaxError(
             "there is no message" if not messages else f"there are more than {MAX_MESSAGES} messages",
@@ -292,9 +307,9 @@ def _build(
         )
         for index, message in enumerate(messages, 1)
     )
-    _check_history(compiled, where)
+    check_history(compiled, where)
     found = tuple(included.found.values())
-    declared = _declared(own, found, where)
+    declared = merged_slots(own, found, where)
     variables = derive_variables([message.nodes for message in compiled], declared, types=types, where=where)
     check_json(model, name="model", subject=where)
     derived = derive_schema(variables)
@@ -312,109 +327,5 @@ def _build(
         model=dict(model),
         schema=whole,
         includes=found,
-        hash=content_hash(_content(compiled, description, ordered, model, whole, found)),
+        hash=content_hash(canonical_content(compiled, description, ordered, model, whole, found)),
     )
-
-
-def _declared(own: Mapping[str, Slot], includes: Sequence[Include], where: str) -> dict[str, Slot]:
-    """The declarations of a template and of what it includes, which must not contradict each other."""
-    merged = dict(own)
-    for include in includes:
-        template = include.template
-        if template is None:
-            continue
-        for name, slot in _declared(template.slots, template.includes, where).items():
-            mine = merged.setdefault(name, slot)
-            if (mine.type, mine.trust) != (slot.type, slot.trust):
-                raise TemplateSyntaxError(
-                    f"the slot {name!r} is {mine.trust} {mine.type} here and {slot.trust} {slot.type} in "
-                    f"{include.written!r}",
-                    subject=where,
-                    remedy="Declare it alike in both, or use two names.",
-                )
-    return merged
-
-
-def _content(
-    messages: Sequence[TemplateMessage],
-    description: str,
-    slots: Mapping[str, Slot],
-    model: Mapping[str, Any],
-    schema: Mapping[str, Any],
-    includes: Sequence[Include],
-) -> dict[str, Any]:
-    content: dict[str, Any] = {"messages": [{"role": item.role, "content": item.content} for item in messages]}
-    if description:
-        content["description"] = description
-    if slots:
-        content["slots"] = {name: slot.content for name, slot in slots.items()}
-    if model:
-        content["model"] = dict(model)
-    content["schema"] = dict(schema)
-    if includes:
-        content["includes"] = {include.written: include.content for include in includes}
-    return content
-
-
-def _message(item: Any, index: int, where: str) -> SourceMessage:
-    if not isinstance(item, Mapping) or not set(item) <= {"role", "content"} or "role" not in item:
-        raise TemplateSyntaxError(
-            "a message has a role and a content, and nothing else",
-            subject=f"{where}, message {index + 1}",
-            remedy='Write {"role": "user", "content": "…"}.',
-        )
-    role, content = item["role"], item.get("content", "")
-    if role not in TEMPLATE_ROLES or not isinstance(content, str):
-        raise TemplateSyntaxError(
-            f"there is no role {str(role)[:40]!r}" if role not in TEMPLATE_ROLES else "the content is not a text",
-            subject=f"{where}, message {index + 1}",
-            remedy=f"Roles: {', '.join(TEMPLATE_ROLES)}; the content is a text.",
-        )
-    return SourceMessage(role, content)
-
-
-def _check_size(characters: int, where: str) -> None:
-    if characters > MAX_SOURCE:
-        raise TemplateSyntaxError(
-            f"the template has {characters:,} characters",
-            subject=where,
-            remedy=f"A template has at most {MAX_SOURCE:,}; pass long texts as values.",
-        )
-
-
-def _check_head(head: Mapping[str, Any], name: str, where: str) -> None:
-    kinds: dict[str, type] = {"name": str, "description": str, "slots": dict, "model": dict, "schema": dict}
-    for key, value in head.items():
-        if key not in kinds or not isinstance(value, kinds[key]):
-            raise TemplateSyntaxError(
-                f"the head has no field {key!r}" if key not in kinds else f"the field {key!r} is {type_name(value)}",
-                subject=f"{where} 1:1",
-                remedy="A head has name and description (texts), slots, model and schema (blocks).",
-            )
-    if name and head.get("name", name) != name:
-        raise TemplateSyntaxError(
-            f"the file calls itself {head['name']!r}", subject=f"{where} 1:1", remedy="Use one of the two names."
-        )
-
-
-def _check_history(messages: Sequence[TemplateMessage], where: str) -> None:
-    markers = [message for message in messages if message.role == "history"]
-    if len(markers) > 1 or any(message.content.strip() for message in markers):
-        raise TemplateSyntaxError(
-            "the history has text" if len(markers) == 1 else "the history stands at more than one place",
-            subject=where,
-            remedy="One message of role 'history' without text marks where the dialogue's messages are inserted.",
-        )
-
-
-def _wanted(slot: Slot) -> str:
-    names = {"integer": "an integer", "object": "an object", "section": "a list, an object or a boolean"}
-    return names.get(slot.type, f"a {slot.type}")
-
-
-def _unexpected(name: object, needed: Mapping[str, Slot]) -> str:
-    if name in WELL_KNOWN:
-        return "Assembly fills it; it is never part of a payload."
-    near = difflib.get_close_matches(str(name)[:100], needed, 1)
-    known = f"Its variables: {', '.join(needed)}." if needed else "It has none."
-    return f"Did you mean {near[0]!r}? {known}" if near else known

@@ -16,7 +16,7 @@ from ctxkit.prompts import Budget, Prompt, Section
 from ctxkit.protocols import ChatCounter
 from ctxkit.templates import DEFAULT_TEMPLATE, Template
 from tests.assembly.counters import counter_of
-from tests.strategies import texts
+from tests.strategies import stored_texts, texts
 
 TEMPLATES = [
     (DEFAULT_TEMPLATE, False),
@@ -179,7 +179,7 @@ def requests(draw: st.DrawFn) -> Request:
             draw(texts.filter(lambda text: bool(text.strip()))), session=draw(st.sampled_from([None, "alice"]))
         ),
         template=template,
-        payload={"tone": draw(texts)} if has_payload else {},
+        payload={"tone": draw(stored_texts)} if has_payload else {},
         documents={document.id: document for document in documents},
         candidates=draw(candidate_lists(documents)),
         history=draw(histories),

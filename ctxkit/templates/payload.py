@@ -1,0 +1,89 @@
+"""What a payload must be before anything is rendered: every variable, no other, each of its type, all of it JSON."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from ctxkit.errors import MissingVariableError, UnexpectedVariableError, VariableTypeError
+from ctxkit.templates.slots import WELL_KNOWN, Slot, check_json, type_name
+
+__all__ = ["PayloadCheck"]
+
+
+class PayloadCheck:
+    """The check of the payloads of one template.
+
+    Args:
+        variables: every variable of the template.
+        open_slots: those that assembly fills; a payload never does.
+        subject: how errors name the template.
+    """
+
+    def __init__(self, variables: Mapping[str, Slot], open_slots: Collection[str], subject: str) -> None:
+        self._needed = {name: slot for name, slot in variables.items() if name not in open_slots}
+        self._names = self._needed.keys()
+        self._texts = [name for name, slot in self._needed.items() if slot.type == "string"]
+        self._others = [name for name, slot in self._needed.items() if slot.type != "string"]
+        self._subject = subject
+
+    def __call__(self, payload: Mapping[str, Any]) -> None:
+        """Raise the error that names the variable. Linear in the payload."""
+        self.names(payload)
+        for name in self._texts:
+            value = payload[name]
+            if type(value) is not str or not value.isascii() or "\x00" in value:
+                self._check(name, value)
+        for name in self._others:
+            self._check(name, payload[name])
+
+    def names(self, payload: Mapping[str, Any]) -> None:
+        """Raise the error that names a variable that is missing or unexpected."""
+        if type(payload) is not dict and not isinstance(payload, Mapping):
+            raise VariableTypeError(
+                f"the payload is {type_name(payload)}",
+                subject=self._subject,
+                remedy="Pass an object: {name: value, …}.",
+            )
+        if payload.keys() != self._names:
+            self._refuse_names(payload)
+
+    def _check(self, name: str, value: Any) -> None:
+        if not self._needed[name].accepts(value):
+            raise VariableTypeError(
+                f"the variable {name!r} is {type_name(value)}, not {_wanted(self._needed[name])}",
+                subject=self._subject,
+                remedy="Convert the value, or declare the slot's type in the template.",
+            )
+        check_json(value, name=name, subject=self._subject)
+
+    def _refuse_names(self, payload: Mapping[str, Any]) -> None:
+        for name, slot in self._needed.items():
+            if name not in payload:
+                raise MissingVariableError(
+                    f"the variable {name!r} is missing",
+                    subject=self._subject,
+                    remedy=f"Pass it in the payload as {_wanted(slot)}. "
+                    f"If it is a field of a section's item, write {{{{.{name}}}}}.",
+                )
+        for name in payload:
+            if name not in self._needed:
+                raise UnexpectedVariableError(
+                    f"the variable {str(name)[:100]!r} is not in the template",
+                    subject=self._subject,
+                    remedy=_unexpected(name, self._needed),
+                )
+
+
+def _wanted(slot: Slot) -> str:
+    names = {"integer": "an integer", "object": "an object", "section": "a list, an object or a boolean"}
+    return names.get(slot.type, f"a {slot.type}")
+
+
+def _unexpected(name: object, needed: Mapping[str, Slot]) -> str:
+    if name in WELL_KNOWN:
+        return "Assembly fills it; it is never part of a payload."
+    near = difflib.get_close_matches(str(name)[:100], needed, 1)
+    known = f"Its variables: {', '.join(needed)}." if needed else "It has none."
+    return f"Did you mean {near[0]!r}? {known}" if near else known

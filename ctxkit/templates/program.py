@@ -1,0 +1,357 @@
+"""One pass from compiled messages and a payload to texts. A value is inserted and never looked at again.
+
+A template becomes a program once: each message a flat run of texts and slots where it has no sections, else a tree of
+them. To render is to walk it, to collect texts by reference, and to join them when somebody asks for the text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ctxkit.errors import MissingVariableError, TemplateError, VariableTypeError
+from ctxkit.templates.language import Kind, Node, Path, Value
+from ctxkit.templates.language import Literal as Text
+from ctxkit.templates.payload import PayloadCheck
+from ctxkit.templates.rendering import RenderedMessage, Source, TemplateRole
+from ctxkit.templates.slots import Slot, delimiters, fence_of, is_list, type_name
+
+__all__ = ["Program"]
+
+_MAX_STEPS = 1_000_000
+
+
+class Program:
+    """A template, ready to render.
+
+    Args:
+        messages: roles and nodes.
+        variables: every variable of the template.
+        open_slots: the variables that assembly fills.
+        subject: how errors name the template.
+        schemas: checks of the payload beyond the types of slots.
+    """
+
+    def __init__(
+        self,
+        messages: Sequence[tuple[TemplateRole, Sequence[Node]]],
+        variables: Mapping[str, Slot],
+        *,
+        open_slots: Collection[str],
+        subject: str,
+        schemas: Sequence[Callable[[Mapping[str, Any], str], None]] = (),
+    ) -> None:
+        self._subject = subject
+        self._schemas = schemas
+        self._check = PayloadCheck(variables, open_slots, subject)
+        self._messages = [_compile(role, nodes, variables, open_slots) for role, nodes in messages]
+        self._flat = all(message.fills is not None for message in self._messages)
+
+    def render(self, payload: Mapping[str, Any], max_characters: int) -> list[RenderedMessage]:
+        """Every message, in order. Their number and roles do not depend on the payload. Linear in the output."""
+        if not self._flat or self._schemas:
+            self._check(payload)
+            for check in self._schemas:
+                check(payload, self._subject)
+        else:
+            self._check.names(payload)
+        state = _State(payload, self._subject)
+        rendered: list[RenderedMessage] = []
+        characters = 0
+        sources: Sequence[Source]
+        for message in self._messages:
+            if message.fills is None:
+                texts = state.texts = []
+                sources = state.sources = []
+                for step in message.steps:
+                    step.run(state, None)
+            else:
+                texts, sources = message.texts.copy(), message.sources
+                self._fill(texts, message.fills, payload)
+            characters += sum(map(len, texts))
+            if characters > max_characters:
+                raise TemplateError(
+                    f"the text grows over {max_characters:,} characters",
+                    subject=self._subject,
+                    remedy="Shorten the values, or raise max_characters.",
+                )
+            text = "".join(texts)
+            if "\x00" in text:
+                self._check(payload)
+            rendered.append(RenderedMessage.of(message.role, text, texts, sources))
+        return rendered
+
+    def _fill(self, texts: list[str], fills: Sequence[tuple[int, str, bool]], payload: Mapping[str, Any]) -> None:
+        """Put the values of text slots in their places. Here is also where each is seen to be a text that can be sent:
+        what is encoded for its fence, or is ASCII, needs no second look."""
+        for index, name, fenced in fills:
+            value = payload[name]
+            if type(value) is not str:
+                self._check(payload)
+            try:
+                if fenced:
+                    texts[index - 1], texts[index + 1] = fence_of(value, value.encode("utf-8"))
+                elif not value.isascii():
+                    value.encode("utf-8")
+            except UnicodeEncodeError:
+                self._check(payload)
+            texts[index] = value
+
+
+@dataclass(frozen=True, slots=True)
+class _Message:
+    """A message's program: texts with places to fill by name (and a fence on both sides), or else steps."""
+
+    role: TemplateRole
+    steps: tuple[_Step, ...]
+    texts: list[str] = field(default_factory=list)
+    sources: tuple[Source, ...] = ()
+    fills: tuple[tuple[int, str, bool], ...] | None = None
+
+
+def _compile(
+    role: TemplateRole, nodes: Sequence[Node], variables: Mapping[str, Slot], open_slots: Collection[str]
+) -> _Message:
+    if role == "history":
+        return _Message(role, (), [""], (Source("history", "history", "history"),), ())
+    steps = _steps(nodes, role, variables, open_slots)
+    texts: list[str] = []
+    sources: list[Source] = []
+    fills: list[tuple[int, str, bool]] = []
+    for step in steps:
+        if isinstance(step, _Fixed):
+            texts.append(step.text)
+            sources.append(step.source)
+        elif isinstance(step, _Insert) and step.whole == "string":
+            around = [step.fence] if step.fence else []
+            fills.append((len(texts) + len(around), step.keys[0], step.fence is not None))
+            texts += [""] * (1 + 2 * len(around))
+            sources += [*around, step.source, *around]
+        else:
+            return _Message(role, steps)
+    return _Message(role, steps, texts, tuple(sources), tuple(fills))
+
+
+def _steps(
+    nodes: Sequence[Node],
+    role: TemplateRole,
+    variables: Mapping[str, Slot],
+    open_slots: Collection[str],
+    root: str = "",
+) -> tuple[_Step, ...]:
+    own = Source("trusted", role)
+    steps: list[_Step] = []
+    for node in nodes:
+        if isinstance(node, Text):
+            steps.append(_Fixed(node.text, own))
+            continue
+        path = node.path
+        name = root if path.relative else path.keys[0]
+        if isinstance(node, Value):
+            slot = variables[name]
+            if name in open_slots and not path.relative:
+                steps.append(_Fixed("", Source(slot.trust, name, name)))
+                continue
+            whole = slot.type if not path.relative and len(path.keys) == 1 else ""
+            fence = own if slot.trust != "trusted" else None
+            steps.append(_Insert(path.relative, path.keys, Source(slot.trust, name), fence, whole))
+        else:
+            body = _steps(node.body, role, variables, open_slots, name if node.kind == "#" else root)
+            steps.append(_Repeat(path, node.kind, body))
+    return tuple(steps)
+
+
+class _State:
+    """One rendering: the payload, what has been collected of the message, and what is used up of the limits."""
+
+    __slots__ = ("fences", "json", "payload", "sources", "steps", "subject", "texts")
+
+    def __init__(self, payload: Mapping[str, Any], subject: str) -> None:
+        self.payload = payload
+        self.subject = subject
+        self.texts: list[str] = []
+        self.sources: list[Source] = []
+        self.steps = 0
+        self.fences: dict[str, tuple[str, str]] = {}
+        self.json: dict[str, str] = {}
+
+    def fence(self, text: str) -> tuple[str, str]:
+        """A text that stands at several places is hashed once."""
+        found = self.fences.get(text)
+        if found is None:
+            found = self.fences[text] = delimiters(text)
+        return found
+
+    def spend(self, steps: int) -> None:
+        self.steps += steps
+        if self.steps > _MAX_STEPS:
+            raise TemplateError(
+                f"the sections repeat more than {_MAX_STEPS:,} times",
+                subject=self.subject,
+                remedy="Shorten the lists, or nest fewer of them.",
+            )
+
+
+class _Item:
+    """The item of the section around, and how people name it."""
+
+    __slots__ = ("around", "index", "path", "value")
+
+    def __init__(self, value: Any, path: Path, index: int | None, around: _Item | None) -> None:
+        self.value = value
+        self.path = path
+        self.index = index
+        self.around = around
+
+    @property
+    def name(self) -> str:
+        name = _name(self.path, self.around)
+        return name if self.index is None else f"{name}.{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Fixed:
+    """The template's own text, or an open slot."""
+
+    text: str
+    source: Source
+
+    def run(self, state: _State, item: _Item | None) -> None:
+        state.texts.append(self.text)
+        state.sources.append(self.source)
+
+
+@dataclass(frozen=True, slots=True)
+class _Insert:
+    """A value, inserted once. `whole` is the slot's type where the value is that of a variable itself."""
+
+    relative: bool
+    keys: tuple[str, ...]
+    source: Source
+    fence: Source | None
+    whole: str
+
+    def run(self, state: _State, item: _Item | None) -> None:
+        value = _find(state, item, self.relative, self.keys)
+        texts, sources = state.texts, state.sources
+        if type(value) is not str:
+            if isinstance(value, bool | int | float):
+                texts.append(("true" if value else "false") if isinstance(value, bool) else repr(value))
+                sources.append(self.source)
+                return
+            value = self._text(state, item, value)
+        if self.fence is None:
+            texts.append(value)
+            sources.append(self.source)
+        else:
+            opening, closing = state.fence(value)
+            texts += (opening, value, closing)
+            sources += (self.fence, self.source, self.fence)
+
+    def _text(self, state: _State, item: _Item | None, value: Any) -> str:
+        if isinstance(value, str):
+            return str(value)
+        if self.whole in ("list", "object"):
+            name = self.keys[0]
+            if name not in state.json:
+                state.json[name] = json.dumps(value, sort_keys=True, ensure_ascii=False, default=_plain)
+            return state.json[name]
+        kind = "object" if isinstance(value, Mapping) else "list"
+        raise VariableTypeError(
+            f"{_name(Path(self.relative, self.keys), item)!r} is {type_name(value)} and has no text",
+            subject=state.subject,
+            remedy="Pass a text or a number."
+            if value is None
+            else f"Write a section over it, or declare the slot's type: {kind}.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Repeat:
+    """A section or a condition."""
+
+    path: Path
+    kind: Kind
+    body: tuple[_Step, ...]
+
+    def run(self, state: _State, item: _Item | None) -> None:
+        path = self.path
+        value = _find(state, item, path.relative, path.keys)
+        if self.kind != "#":
+            if bool(value) == (self.kind == "?"):
+                self._once(state, item)
+        elif isinstance(value, list) or is_list(value):
+            weight, body = 1 + len(self.body), self.body
+            for index, entry in enumerate(value):
+                state.spend(weight)
+                inner = _Item(entry, path, index, item)
+                for step in body:
+                    step.run(state, inner)
+        elif value is None or isinstance(value, bool):
+            if value:
+                self._once(state, item)
+        elif isinstance(value, Mapping):
+            if value:
+                self._once(state, _Item(value, path, None, item))
+        else:
+            raise VariableTypeError(
+                f"{_name(path, item)!r} is {type_name(value)} and cannot be a section",
+                subject=state.subject,
+                remedy="A section takes a list, an object or a boolean; a condition, {{?name}}, takes everything.",
+            )
+
+    def _once(self, state: _State, item: _Item | None) -> None:
+        state.spend(len(self.body))
+        for step in self.body:
+            step.run(state, item)
+
+
+_Step = _Fixed | _Insert | _Repeat
+
+
+def _find(state: _State, item: _Item | None, relative: bool, keys: tuple[str, ...]) -> Any:
+    """The value at a path; `PayloadCheck` has seen that the variables themselves are there."""
+    value: Any
+    if not relative:
+        value = state.payload[keys[0]]
+        if len(keys) == 1:
+            return value
+        rest = 1
+    elif item is None:
+        raise VariableTypeError(
+            f"{{{{{Path(relative, keys)}}}}} has no item here",
+            subject=state.subject,
+            remedy="The section around it is a boolean; only lists and objects have items.",
+        )
+    else:
+        value, rest = item.value, 0
+    for at in range(rest, len(keys)):
+        key = keys[at]
+        if not isinstance(value, Mapping):
+            raise VariableTypeError(
+                f"{_name(Path(relative, keys[:at]), item)!r} is {type_name(value)} and has no field {key!r}",
+                subject=state.subject,
+                remedy="Pass an object.",
+            )
+        if key not in value:
+            shown = _name(Path(relative, keys[:at]), item)
+            raise MissingVariableError(
+                f"the variable {shown!r} has no field {key!r}",
+                subject=state.subject,
+                remedy=f"Pass it in the payload, as {shown}.{key}; null, where a section asks for it.",
+            )
+        value = value[key]
+    return value
+
+
+def _name(path: Path, item: _Item | None) -> str:
+    """How people name a path: `items.2.title`."""
+    if not path.relative or item is None:
+        return ".".join(path.keys)
+    return ".".join((item.name, *path.keys))
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else list(value)
