@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ctxkit.documents import Source
+from ctxkit.messages import Message
 from ctxkit.prompts import Completion, Prompt
 
-__all__ = ["Answer", "Citation", "cite"]
+if TYPE_CHECKING:
+    from ctxkit.storage import Store
+
+__all__ = ["Answer", "Citation", "answered", "cite"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +53,15 @@ def cite(prompt: Prompt, answer: str) -> tuple[Citation, ...]:
         if not marked or number in marked
         for source, text in segment.quotes
     )
+
+
+def answered(store: Store, question: str, session: str | None, prompt: Prompt, completion: Completion) -> Answer:
+    """The answer with its citations; question and answer are appended to the session, if there is one, together.
+
+    A question that is the session's newest message stands there already.
+    """
+    if session is not None:
+        said = Message("assistant", completion.text, tool_calls=completion.tool_calls)
+        stored = any(segment.section == "question" and segment.message_id for segment in prompt.segments)
+        store.sessions.append(session, [said] if stored else [Message("user", question), said])
+    return Answer(completion.text, cite(prompt, completion.text), completion, prompt)

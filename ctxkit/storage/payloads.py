@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -235,7 +235,8 @@ def _by_key(scope: Scope, key: str, version: int | None) -> PayloadVersion:
 
 
 def _by_hash(scope: Scope, prefix: str) -> PayloadVersion:
-    table, rows = tables.payloads, []
+    table = tables.payloads
+    rows: Sequence[Any] = ()
     if _DIGITS.match(prefix):
         # Hexadecimal digits sort below the letter g.
         rows = scope.all(scope.select(table).where(table.c.hash >= prefix, table.c.hash < f"{prefix}g").limit(2))

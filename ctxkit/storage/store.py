@@ -14,6 +14,7 @@ from ctxkit.storage.experiments import ExperimentRecords
 from ctxkit.storage.graph import Graph
 from ctxkit.storage.health import problems, statistics
 from ctxkit.storage.payloads import Payloads
+from ctxkit.storage.runs import Runs
 from ctxkit.storage.sessions import Sessions
 from ctxkit.storage.templates import Templates
 
@@ -42,6 +43,7 @@ class Store:
         self.sessions = Sessions(database, tenant)
         self.templates = Templates(database, tenant)
         self.payloads = Payloads(database, tenant)
+        self.runs = Runs(database, tenant)
         self.experiments = ExperimentRecords(database, tenant)
 
     @classmethod
