@@ -1,6 +1,7 @@
 """Cutting documents into chunks that lose nothing (law 1) and never exceed their maximum of tokens."""
 
 from ctxkit.chunking.recursive import RecursiveChunker
+from ctxkit.chunking.semantic_graph import SemanticGraphChunker
 from ctxkit.chunking.sentence import SentenceChunker
 
-__all__ = ["RecursiveChunker", "SentenceChunker"]
+__all__ = ["RecursiveChunker", "SemanticGraphChunker", "SentenceChunker"]
