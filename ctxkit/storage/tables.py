@@ -16,6 +16,12 @@ from ctxkit.storage.columns import tenant as _tenant
 from ctxkit.storage.columns import text as _text
 from ctxkit.storage.columns import vector as _vector
 from ctxkit.storage.columns import within as _within
+from ctxkit.storage.experiment_tables import (
+    experiment_metrics,
+    experiment_outcomes,
+    experiment_units,
+    experiments,
+)
 from ctxkit.storage.release_tables import (
     blobs,
     label_protections,
@@ -38,6 +44,10 @@ __all__ = [
     "documents",
     "embeddings",
     "entities",
+    "experiment_metrics",
+    "experiment_outcomes",
+    "experiment_units",
+    "experiments",
     "label_history",
     "label_protections",
     "messages",
