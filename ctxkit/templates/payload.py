@@ -7,9 +7,19 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ctxkit.errors import MissingVariableError, UnexpectedVariableError, VariableTypeError
-from ctxkit.templates.slots import WELL_KNOWN, Slot, check_json, type_name
+from ctxkit.templates.slots import WELL_KNOWN, Slot, SlotType, check_json, is_sound, type_name
 
 __all__ = ["PayloadCheck"]
+
+_FAST: Mapping[SlotType, frozenset[type]] = {
+    "number": frozenset({int, float}),
+    "integer": frozenset({int}),
+    "boolean": frozenset({bool}),
+    "list": frozenset({list}),
+    "object": frozenset({dict}),
+    "section": frozenset({bool, dict, list}),
+}
+"""The Python types that need no closer look to be of a slot's type."""
 
 
 class PayloadCheck:
@@ -25,7 +35,7 @@ class PayloadCheck:
         self._needed = {name: slot for name, slot in variables.items() if name not in open_slots}
         self._names = self._needed.keys()
         self._texts = [name for name, slot in self._needed.items() if slot.type == "string"]
-        self._others = [name for name, slot in self._needed.items() if slot.type != "string"]
+        self._others = [(name, _FAST[slot.type]) for name, slot in self._needed.items() if slot.type != "string"]
         self._subject = subject
 
     def __call__(self, payload: Mapping[str, Any]) -> None:
@@ -33,10 +43,20 @@ class PayloadCheck:
         self.names(payload)
         for name in self._texts:
             value = payload[name]
-            if type(value) is not str or not value.isascii() or "\x00" in value:
+            if type(value) is not str or not is_sound(value):
                 self._check(name, value)
-        for name in self._others:
-            self._check(name, payload[name])
+        self._values(payload)
+
+    def all_but_texts(self, payload: Mapping[str, Any]) -> None:
+        """The same, for a caller that looks at the values of text slots itself."""
+        self.names(payload)
+        self._values(payload)
+
+    def _values(self, payload: Mapping[str, Any]) -> None:
+        for name, kinds in self._others:
+            value = payload[name]
+            if type(value) not in kinds or not is_sound(value):
+                self._check(name, value)
 
     def names(self, payload: Mapping[str, Any]) -> None:
         """Raise the error that names a variable that is missing or unexpected."""

@@ -48,28 +48,33 @@ class Program:
         self._check = PayloadCheck(variables, open_slots, subject)
         self._messages = [_compile(role, nodes, variables, open_slots) for role, nodes in messages]
         self._flat = all(message.fills is not None for message in self._messages)
+        self._plain = self._flat and not any(message.reaches for message in self._messages)
 
     def render(self, payload: Mapping[str, Any], max_characters: int) -> list[RenderedMessage]:
         """Every message, in order. Their number and roles do not depend on the payload. Linear in the output."""
-        if not self._flat or self._schemas:
+        if self._flat and not self._schemas:
+            self._check.all_but_texts(payload)
+        else:
             self._check(payload)
             for check in self._schemas:
                 check(payload, self._subject)
-        else:
-            self._check.names(payload)
-        state = _State(payload, self._subject)
+        state = None if self._plain else _State(payload, self._subject)
         rendered: list[RenderedMessage] = []
         characters = 0
         sources: Sequence[Source]
         for message in self._messages:
-            if message.fills is None:
+            if message.fills is None and state is not None:
                 texts = state.texts = []
                 sources = state.sources = []
                 for step in message.steps:
                     step.run(state, None)
             else:
                 texts, sources = message.texts.copy(), message.sources
-                self._fill(texts, message.fills, payload)
+                if message.fills:
+                    self._fill(texts, message.fills, payload)
+                if state is not None:
+                    for index, insert in message.reaches:
+                        texts[index] = insert.text(state)
             characters += sum(map(len, texts))
             if characters > max_characters:
                 raise TemplateError(
@@ -102,13 +107,18 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class _Message:
-    """A message's program: texts with places to fill by name (and a fence on both sides), or else steps."""
+    """A message's program: texts with places to fill, or else steps.
+
+    The places are those of text variables, by name and with a fence on both sides or none, and those of values without
+    fences inside of objects.
+    """
 
     role: TemplateRole
     steps: tuple[_Step, ...]
     texts: list[str] = field(default_factory=list)
     sources: tuple[Source, ...] = ()
     fills: tuple[tuple[int, str, bool], ...] | None = None
+    reaches: tuple[tuple[int, _Insert], ...] = ()
 
 
 def _compile(
@@ -120,6 +130,7 @@ def _compile(
     texts: list[str] = []
     sources: list[Source] = []
     fills: list[tuple[int, str, bool]] = []
+    reaches: list[tuple[int, _Insert]] = []
     for step in steps:
         if isinstance(step, _Fixed):
             texts.append(step.text)
@@ -129,9 +140,13 @@ def _compile(
             fills.append((len(texts) + len(around), step.keys[0], step.fence is not None))
             texts += [""] * (1 + 2 * len(around))
             sources += [*around, step.source, *around]
+        elif isinstance(step, _Insert) and not step.relative and step.fence is None:
+            reaches.append((len(texts), step))
+            texts.append("")
+            sources.append(step.source)
         else:
             return _Message(role, steps)
-    return _Message(role, steps, texts, tuple(sources), tuple(fills))
+    return _Message(role, steps, texts, tuple(sources), tuple(fills), tuple(reaches))
 
 
 def _steps(
@@ -185,6 +200,7 @@ class _State:
         return found
 
     def spend(self, steps: int) -> None:
+        """Count what sections do: nested ones multiply, and a small payload must not take for ever."""
         self.steps += steps
         if self.steps > _MAX_STEPS:
             raise TemplateError(
@@ -194,21 +210,8 @@ class _State:
             )
 
 
-class _Item:
-    """The item of the section around, and how people name it."""
-
-    __slots__ = ("around", "index", "path", "value")
-
-    def __init__(self, value: Any, path: Path, index: int | None, around: _Item | None) -> None:
-        self.value = value
-        self.path = path
-        self.index = index
-        self.around = around
-
-    @property
-    def name(self) -> str:
-        name = _name(self.path, self.around)
-        return name if self.index is None else f"{name}.{self.index}"
+_Item = tuple[Any, Path, "int | None", Any]
+"""The item of the section around: its value, the section's path, its index in a list, and the item around that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +241,7 @@ class _Insert:
         texts, sources = state.texts, state.sources
         if type(value) is not str:
             if isinstance(value, bool | int | float):
-                texts.append(("true" if value else "false") if isinstance(value, bool) else repr(value))
+                texts.append(_atom(value))
                 sources.append(self.source)
                 return
             value = self._text(state, item, value)
@@ -249,6 +252,13 @@ class _Insert:
             opening, closing = state.fence(value)
             texts += (opening, value, closing)
             sources += (self.fence, self.source, self.fence)
+
+    def text(self, state: _State) -> str:
+        """The text of a value outside of every section."""
+        value = _find(state, None, False, self.keys)
+        if type(value) is str:
+            return value
+        return _atom(value) if isinstance(value, bool | int | float) else self._text(state, None, value)
 
     def _text(self, state: _State, item: _Item | None, value: Any) -> str:
         if isinstance(value, str):
@@ -286,7 +296,7 @@ class _Repeat:
             weight, body = 1 + len(self.body), self.body
             for index, entry in enumerate(value):
                 state.spend(weight)
-                inner = _Item(entry, path, index, item)
+                inner = (entry, path, index, item)
                 for step in body:
                     step.run(state, inner)
         elif value is None or isinstance(value, bool):
@@ -294,7 +304,7 @@ class _Repeat:
                 self._once(state, item)
         elif isinstance(value, Mapping):
             if value:
-                self._once(state, _Item(value, path, None, item))
+                self._once(state, (value, path, None, item))
         else:
             raise VariableTypeError(
                 f"{_name(path, item)!r} is {type_name(value)} and cannot be a section",
@@ -326,31 +336,40 @@ def _find(state: _State, item: _Item | None, relative: bool, keys: tuple[str, ..
             remedy="The section around it is a boolean; only lists and objects have items.",
         )
     else:
-        value, rest = item.value, 0
+        value, rest = item[0], 0
     for at in range(rest, len(keys)):
         key = keys[at]
-        if not isinstance(value, Mapping):
-            raise VariableTypeError(
-                f"{_name(Path(relative, keys[:at]), item)!r} is {type_name(value)} and has no field {key!r}",
-                subject=state.subject,
-                remedy="Pass an object.",
-            )
-        if key not in value:
-            shown = _name(Path(relative, keys[:at]), item)
-            raise MissingVariableError(
-                f"the variable {shown!r} has no field {key!r}",
-                subject=state.subject,
-                remedy=f"Pass it in the payload, as {shown}.{key}; null, where a section asks for it.",
-            )
-        value = value[key]
+        if (type(value) is dict and key in value) or (isinstance(value, Mapping) and key in value):
+            value = value[key]
+        else:
+            raise _no_field(state, Path(relative, keys[:at]), item, value, key)
     return value
+
+
+def _no_field(state: _State, path: Path, item: _Item | None, value: Any, key: str) -> TemplateError:
+    shown = _name(path, item)
+    if isinstance(value, Mapping):
+        return MissingVariableError(
+            f"the variable {shown!r} has no field {key!r}",
+            subject=state.subject,
+            remedy=f"Pass it in the payload, as {shown}.{key}; null, where a section asks for it.",
+        )
+    return VariableTypeError(
+        f"{shown!r} is {type_name(value)} and has no field {key!r}", subject=state.subject, remedy="Pass an object."
+    )
 
 
 def _name(path: Path, item: _Item | None) -> str:
     """How people name a path: `items.2.title`."""
     if not path.relative or item is None:
         return ".".join(path.keys)
-    return ".".join((item.name, *path.keys))
+    _, section, index, around = item
+    names = (_name(section, around), *(() if index is None else (str(index),)), *path.keys)
+    return ".".join(names)
+
+
+def _atom(value: float | bool) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else repr(value)
 
 
 def _plain(value: Any) -> Any:

@@ -20,6 +20,7 @@ WELL_KNOWN = ("context", "history", "question")
 
 MAX_VALUE_DEPTH = 64
 _MAX_INTEGER_BITS = 4096
+_LARGE = 1 << 64
 _TRUSTS: tuple[Trust, ...] = get_args(Trust)
 _TYPES: tuple[SlotType, ...] = get_args(SlotType)
 
@@ -150,6 +151,28 @@ def check_json(value: object, *, name: str, subject: str, depth: int = 0) -> Non
     elif is_list(value):
         for index, item in enumerate(value):
             check_json(item, name=f"{name}.{index}", subject=subject, depth=depth + 1)
+
+
+def is_sound(value: object, depth: int = 0) -> bool:
+    """Whether a value is JSON of Python's plain types; False says only that `check_json` has to look."""
+    kind = type(value)
+    if kind is str:
+        return not _unsendable(value)  # type: ignore[arg-type]
+    if kind is dict and depth < MAX_VALUE_DEPTH:
+        for key, item in value.items():  # type: ignore[attr-defined]
+            if type(key) is not str or not key.isascii() or "\x00" in key:
+                return False
+            if type(item) is str and item.isascii():
+                if "\x00" in item:
+                    return False
+            elif not is_sound(item, depth + 1):
+                return False
+        return True
+    if kind is list and depth < MAX_VALUE_DEPTH:
+        return all(is_sound(item, depth + 1) for item in value)  # type: ignore[attr-defined]
+    if kind is int:
+        return -_LARGE < value < _LARGE  # type: ignore[operator]
+    return kind is bool or value is None or (kind is float and math.isfinite(value))  # type: ignore[arg-type]
 
 
 def _problem(value: object, depth: int) -> str:
