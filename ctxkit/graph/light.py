@@ -15,6 +15,7 @@ from ctxkit.graph.light_rules import (
     NUMBER,
     NUMBER_LABELS,
     OPENERS,
+    RULES,
     TITLES,
     TOKEN,
     WORD_BACKWARDS,
@@ -46,6 +47,11 @@ class LightExtractor:
         >>> [(entity.text, entity.label) for entity in found]
         [('Tim Cook', 'NAME'), ('$3 million', 'MONEY'), ('parse_url', 'CODE'), ('May 2024', 'DATE')]
     """
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the rules; it changes when they do, so that documents are read again."""
+        return f"light-{RULES}"
 
     def extract(self, texts: Iterable[str]) -> Iterator[Sequence[Entity]]:
         """For each text in order its entities, sorted and disjoint; lazily, one text at a time."""

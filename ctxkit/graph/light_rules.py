@@ -19,11 +19,15 @@ __all__ = [
     "NUMBER",
     "NUMBER_LABELS",
     "OPENERS",
+    "RULES",
     "TITLES",
     "TOKEN",
     "WORD_BACKWARDS",
     "WRITTEN_DATE",
 ]
+
+RULES = 1
+"""The version of the rules: raise it with any change of what they find."""
 
 LONGEST_ADDRESS = 2_000
 LONGEST_NAME = 80
@@ -49,6 +53,8 @@ _BLOCKS = (
     range(0xA640, 0xA7FF),
     range(0xFF21, 0xFF3B),
 )
+# Scripts without spaces: a Latin word or a number may stand right beside them.
+_W = "[^\\W\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7a3]"
 _U = _ranges([code for block in _BLOCKS for code in block if chr(code).isupper() or chr(code).istitle()])
 
 TITLES = frozenset("Mr Mrs Ms Dr Prof Gen Col Maj Capt Lt Sgt Rev Hon Gov Sen Rep Messrs Mme Mlle Sir".split())  # noqa: SIM905
@@ -99,11 +105,11 @@ _UNIT = (
     "|公里|千米|米|公斤|千克|克|吨|人|个|元|倍|亩|岁)"
 )
 NUMBER = re.compile(
-    rf"(?P<day>\d{{4}}[-/.]\d{{1,2}}[-/.]\d{{1,2}}(?![\w])|\d{{1,2}}[/.]\d{{1,2}}[/.](?:\d{{4}}|\d\d)(?![\w.])"
+    rf"(?P<day>\d{{4}}[-/.]\d{{1,2}}[-/.]\d{{1,2}}(?!{_W})|\d{{1,2}}[/.]\d{{1,2}}[/.](?:\d{{4}}|\d\d)(?![\w.])"
     rf"|\d{{2,4}}年(?:\d{{1,2}}月(?:\d{{1,2}}[日号])?)?|\d{{1,2}}月\d{{1,2}}[日号]"
     rf"|\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {_MONTH}\b\.?(?:,? {_YEAR}\b)?"
     r"|(?:1\d|20)\d0s\b"
-    rf"|{_YEAR}(?![\w%]|[,.:]\d|[ -](?:{_UNIT}|percent|dollars|euros|hundred|thousand|million|billion)\b)"
+    rf"|{_YEAR}(?!{_W}|%|[,.:]\d|[ -](?:{_UNIT}|percent|dollars|euros|hundred|thousand|million|billion)\b)"
     rf"|\d+(?:[ -](?:days?|weeks?|months?|years?|decades?|centuries)\b))"
     r"|(?P<clock>\d{1,2}:\d\d(?::\d\d)?(?![\w:])(?: ?[ap]\.?m\b\.?)?|\d{1,2} ?[ap]\.?m\b\.?|\d{1,2}[点时]\d{0,2}分?"
     rf"|{_NUM}[ -](?:hours?|minutes?|seconds?|milliseconds?|ms)\b)"
@@ -112,7 +118,7 @@ NUMBER = re.compile(
     "|USD|EUR|GBP|CNY|RMB|JPY|美元|欧元|人民币|元)(?![A-Za-z]))"
     rf"|(?P<quantity>{_NUM}{_SCALE}|{_NUM}{_SCALE}?[ -]?{_UNIT}(?![A-Za-z]))"
     r"|(?P<ordinal>\d+(?:st|nd|rd|th)\b)"
-    rf"|(?P<cardinal>(?!0\d){_NUM}(?![\w]))"
+    rf"|(?P<cardinal>(?!0\d){_NUM}(?!{_W}))"
 )
 NUMBER_LABELS = {
     "day": "DATE",
@@ -134,7 +140,7 @@ TOKEN = re.compile(
 
 WORD_BACKWARDS = re.compile(r"[\w.+-]*+")
 
-_WORD_REST = rf"\w*+(?:-\w++|['’](?=[{_U}])\w++)*+"
+_WORD_REST = rf"{_W}*+(?:-{_W}++|['’](?=[{_U}]){_W}++)*+"
 _JOIN = (
     r"(?: (?:(?:of the|of|de la|de|del|du|di|da|van der|van den|van|von der|von|bin|ibn|al|el|la|le|&) )?"
     r"|\.(?:(?<=\bMr\.)|(?<=\bDr\.)|(?<=\bMs\.)|(?<=\bSt\.)|(?<=\bLt\.)|(?<=\bMrs\.)|(?<=\bGen\.)|(?<=\bCol\.)|(?<=\bSen\.)"
@@ -149,14 +155,14 @@ _PLAIN_QUOTE = r'[^“”"\n.,;:!?]'
 MASTER = re.compile(
     rf"[{_U}\d_.:@$€£¥￥₹“\"`《「『{_KANA}](?:"
     # A capital: a phrase where a word begins, a hump inside a word, or the rest of something else.
-    rf"(?<=[{_U}])(?:(?<!\w[{_U}])(?P<name>(?:\.(?:[{_U}]\.){{1,3}}|{_INITIAL}|{_WORD_REST})"
-    rf"(?:{_JOIN}{_NEXT})*+(?: \d{{1,4}}(?![\w%]|[,.:/-]\d))?)"
-    rf"|(?<=[a-zß-ÿ][{_U}])(?P<hump>\w*+)|\w*+)"
-    r"|(?<=\d)(?:(?<!\w\d)(?<![.,]\d)(?P<number>)\d*+|\w*+)"
+    rf"(?<=[{_U}])(?:(?<!{_W}[{_U}])(?P<name>(?:\.(?:[{_U}]\.){{1,3}}|{_INITIAL}|{_WORD_REST})"
+    rf"(?:{_JOIN}{_NEXT})*+(?: \d{{1,4}}(?!{_W}|%|[,.:/-]\d))?)"
+    rf"|(?<=[a-zß-ÿ][{_U}])(?P<hump>{_W}*+)|{_W}*+)"
+    rf"|(?<=\d)(?:(?<!{_W}\d)(?<![.,]\d)(?P<number>)\d*+|{_W}*+)"
     r"|(?<=[A-Za-z0-9]_)(?=_*+[A-Za-z0-9])(?P<underscore>\w++)|(?<=_)_*+"
     r"|(?<=[a-z0-9]\.)(?=[a-z])(?P<dot>)"
     r"|(?<=:)(?=//)(?P<scheme>)"
-    r"|(?<=[\w.+-]@)(?=\w)(?P<at>)|(?<=@)(?P<handle>[^\W\d]\w{1,29}+)(?!\w)"
+    r"|(?<=[\w.+-]@)(?=\w)(?P<at>)|(?<=@)(?P<handle>[A-Za-z]\w{1,29}+)(?!\w)"
     rf"|(?<=[$€£¥￥₹])(?P<money>{_AMOUNT})"
     rf"|(?<=“)(?=(?P<curly>\w{_PLAIN_QUOTE}{{1,60}})”)"
     rf'|(?<=")(?<![\w.,;!?]")(?=(?P<straight>\w{_PLAIN_QUOTE}{{1,60}})")'
