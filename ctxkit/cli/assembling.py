@@ -18,8 +18,8 @@ from ctxkit.cli.output import (
     TenantOption,
     emit,
     parse_filters,
-    parse_json,
     parse_moment,
+    parse_payload,
     say,
     write,
 )
@@ -31,7 +31,10 @@ __all__ = ["add_to"]
 
 SessionOption = typer.Option(None, "--session", help="The session whose history is sent.")
 TemplateOption = typer.Option(None, "--template", help="A template, such as answer@production. [default: a plain one]")
-PayloadOption = typer.Option(None, "--payload", help="The template's variables: a JSON object, or @FILE.")
+PayloadOption = typer.Option(
+    None, "--payload", help="The template's variables: a JSON object, @FILE, or a stored one: KEY, KEY@VERSION."
+)
+RecordOption = typer.Option(False, "--record", help="Store the prompt, so that ctxkit replay gives it back.")
 BudgetOption = typer.Option(None, "--budget", help="Tokens of prompt and answer. [default: the model's window]")
 ReserveOption = typer.Option(None, "--reserve", help="Tokens kept for the answer. [default: a quarter, at most 1,024]")
 SectionOption = typer.Option(
@@ -60,6 +63,7 @@ def assemble(
     compress: bool = CompressOption,
     position: bool = PositionOption,
     now: str | None = NowOption,
+    record: bool = RecordOption,
     explain: bool = typer.Option(False, "--explain", help="Print where every token comes from."),
     embedder: str = EmbedderOption,
     store: str | None = StoreOption,
@@ -80,11 +84,12 @@ def assemble(
             query,
             session=session,
             template=template,
-            payload=parse_json(payload, what="payload"),
+            payload=parse_payload(payload),
             budget=_budget(budget, reserve, section, model),
             model=model,
             filters=parse_filters(filters),
             now=moment_for(parse_moment(now), half_life),
+            record=record,
         )
     if as_json:
         emit(prompt_json(prompt))
@@ -118,6 +123,7 @@ def ask(
     seed: int | None = typer.Option(None, help="The same seed gives the same answer."),
     stop: list[str] = typer.Option([], help="A text that ends the answer; repeat for more."),
     timeout: float = typer.Option(120.0, help="Seconds for the answer."),
+    record: bool = RecordOption,
     explain: bool = typer.Option(False, "--explain", help="Also print where every token of the prompt comes from."),
     embedder: str = EmbedderOption,
     store: str | None = StoreOption,
@@ -142,10 +148,11 @@ def ask(
             "session": session,
             "options": options,
             "template": template,
-            "payload": parse_json(payload, what="payload"),
+            "payload": parse_payload(payload),
             "budget": _budget(budget, reserve, section, model),
             "filters": parse_filters(filters),
             "now": moment_for(parse_moment(now), half_life),
+            "record": record,
         }
         answer = engine.ask(query, **arguments) if as_json else _streamed(engine.stream(query, **arguments))
     if as_json:

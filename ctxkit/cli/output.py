@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 import typer
 
-from ctxkit.errors import ConfigError
+from ctxkit.errors import ConfigError, StorageError
 
-__all__ = ["Progress", "emit", "error_line", "parse_filters", "parse_moment", "progress", "table"]
+__all__ = ["Progress", "emit", "error_line", "parse_filters", "parse_moment", "parse_payload", "progress", "table"]
 
 StoreOption = typer.Option(None, "--store", help="The store. [default: $CTXKIT_STORE, else sqlite:///.ctxkit/store.db]")
 TenantOption = typer.Option(None, "--tenant", help="The tenant. [default: $CTXKIT_TENANT, else default]")
@@ -128,8 +128,15 @@ def parse_moment(value: str | None) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
+def parse_payload(value: str | None) -> dict[str, Any] | str:
+    """A payload: a JSON object, `@FILE`, or the reference of a stored one, which stays as it is."""
+    if value is None or value.lstrip()[:1] in ("{", "[", "@", ""):
+        return parse_json(value, what="payload")
+    return value
+
+
 def parse_json(value: str | None, *, what: str) -> dict[str, Any]:
-    """A JSON object, given as text or as `@FILE`."""
+    """A JSON object, given as text or as `@FILE`; no key stands twice in it, and each number is finite."""
     if value is None:
         return {}
     text = value
@@ -142,12 +149,13 @@ def parse_json(value: str | None, *, what: str) -> dict[str, Any]:
             raise ConfigError(
                 f"the {what} cannot be read ({error})", subject=value[1:], remedy="Give a UTF-8 file."
             ) from error
+    from ctxkit.storage import parse_json as strict
+
     try:
-        parsed = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(
-            f"the {what} is not JSON ({error})", subject=value[:60], remedy="Give a JSON object."
-        ) from error
+        parsed = strict(text, what=f"the {what}")
+    except StorageError as error:
+        problem = f"the {what} is not JSON ({error.message})"
+        raise ConfigError(problem, subject=value[:60], remedy=error.remedy) from error
     if not isinstance(parsed, dict):
         raise ConfigError(
             f"the {what} is not a JSON object", subject=value[:60], remedy='Write it as {"name": "value"}.'

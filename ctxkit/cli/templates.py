@@ -1,4 +1,4 @@
-"""`ctxkit templates push|list|show|render|label`."""
+"""`ctxkit templates push|list|show|search|diff|render`; labels and archive are in `ctxkit.cli.labels`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from typing import Any
 
 import typer
 
-from ctxkit.cli.output import JsonOption, StoreOption, TenantOption, emit, parse_json, say, table
+from ctxkit.cli import labels
+from ctxkit.cli.output import JsonOption, StoreOption, TenantOption, emit, parse_payload, say, table, write
 from ctxkit.errors import ConfigError
 
 __all__ = ["app"]
 
 app = typer.Typer(help="Versioned templates: pushed once, labelled, rendered.", no_args_is_help=True)
+labels.add_to(app)
+
+REFERENCE = typer.Argument(..., help="NAME, NAME@VERSION, NAME@LABEL or NAME@sha256:HASH.")
 
 
 def _engine(store: str | None, tenant: str | None, *, create: bool = False) -> Any:
@@ -25,7 +29,8 @@ def _engine(store: str | None, tenant: str | None, *, create: bool = False) -> A
 def push(
     name: str = typer.Argument(..., help="The template's name."),
     file: Path = typer.Argument(..., help="Its source."),
-    message: str = typer.Option("", "-m", "--message", help="What changed."),
+    message: str = labels.MessageOption,
+    by: str = labels.ByOption,
     store: str | None = StoreOption,
     tenant: str | None = TenantOption,
     as_json: bool = JsonOption,
@@ -41,14 +46,18 @@ def push(
             f"the template cannot be read ({error})", subject=str(file), remedy="Check the path."
         ) from error
     with _engine(store, tenant, create=True) as engine:
-        version = engine.templates.push(name, source, message=message)
-    values = {"name": version.name, "version": version.version, "hash": version.hash}
-    emit(values) if as_json else say(f"{version.name}@{version.version}  {version.hash[:16]}")
+        version = engine.templates.push(name, source, message=message, by=by)
+    values = {"name": version.name, "version": version.version, "hash": version.hash, "new": version.is_new}
+    same = "" if version.is_new else "  (this content is stored already)"
+    emit(values) if as_json else say(f"{version.name}@{version.version}  {version.hash[:16]}{same}")
 
 
 @app.command("list")
 def list_templates(
-    store: str | None = StoreOption, tenant: str | None = TenantOption, as_json: bool = JsonOption
+    archived: bool = typer.Option(False, "--archived", help="Archived templates too."),
+    store: str | None = StoreOption,
+    tenant: str | None = TenantOption,
+    as_json: bool = JsonOption,
 ) -> None:
     """List the templates with their versions and labels.
 
@@ -56,20 +65,33 @@ def list_templates(
     """
     with _engine(store, tenant) as engine:
         rows = [
-            {"name": info.name, "versions": info.versions, "labels": info.labels, "updated_at": info.updated_at}
-            for info in engine.store.templates.list()
+            {
+                "name": info.name,
+                "versions": info.versions,
+                "labels": info.labels,
+                "protected": list(info.protected),
+                "updated_at": info.updated_at,
+                "archived_at": info.archived_at,
+            }
+            for info in engine.templates.list(archived=archived)
         ]
     if as_json:
         emit(rows)
         return
     for row in rows:
-        row["labels"] = ", ".join(f"{label}={version}" for label, version in sorted(row["labels"].items()))
+        guarded = row.pop("protected")
+        row["labels"] = ", ".join(
+            f"{label}={version}{' (protected)' if label in guarded else ''}"
+            for label, version in sorted(row["labels"].items())
+        )
+        if not archived:
+            del row["archived_at"]
     say(table(rows))
 
 
 @app.command()
 def show(
-    reference: str = typer.Argument(..., help="NAME, NAME@VERSION, NAME@LABEL or NAME@sha256:HASH."),
+    reference: str = REFERENCE,
     store: str | None = StoreOption,
     tenant: str | None = TenantOption,
     as_json: bool = JsonOption,
@@ -79,12 +101,20 @@ def show(
     Example: ctxkit templates show answer@production
     """
     with _engine(store, tenant) as engine:
-        template = engine.templates.get(reference)
+        version = engine.templates.version(reference)
+        template = engine.templates.get(f"{version.name}@{version.version}")
     values = {
         "name": template.name,
         "version": template.version,
         "hash": template.hash,
         "variables": sorted(template.variables),
+        "schema": template.schema,
+        "model": template.model,
+        "includes": [{"reference": one.reference, "hash": one.hash} for one in template.includes],
+        "message": version.message,
+        "by": version.by,
+        "created_at": version.created_at,
+        "archived_at": version.archived_at,
         "source": template.source,
     }
     if as_json:
@@ -92,13 +122,68 @@ def show(
         return
     variables = ", ".join(values["variables"]) or "none"
     say(f"{template.name}@{template.version}  {template.hash[:16]}  variables: {variables}")
+    said = "  ".join(filter(None, (version.by and f"by {version.by}", version.message)))
+    said += "  (archived)" if version.archived_at else ""
+    if said:
+        say(said)
     say(str(template.source))
 
 
 @app.command()
+def search(
+    text: str = typer.Argument(..., help="What is searched for; case does not matter."),
+    place: list[str] = typer.Option([], "--in", help="name, label, slot or text; repeat for more. [default: all]"),
+    archived: bool = typer.Option(False, "--archived", help="Archived templates and versions too."),
+    store: str | None = StoreOption,
+    tenant: str | None = TenantOption,
+    as_json: bool = JsonOption,
+) -> None:
+    """Find templates by a text in their name, a label, a slot's name, their text or message.
+
+    Example: ctxkit templates search citations --in text
+    """
+    options: dict[str, Any] = {"places": place} if place else {}
+    with _engine(store, tenant) as engine:
+        rows = [
+            {"name": found.name, "version": found.version, "found_in": list(found.places), "labels": found.labels}
+            for found in engine.templates.search(text, archived=archived, **options)
+        ]
+    if as_json:
+        emit(rows)
+        return
+    for row in rows:
+        row["found_in"] = ", ".join(row["found_in"])
+        row["labels"] = ", ".join(f"{label}={version}" for label, version in sorted(row["labels"].items()))
+    say(table(rows))
+
+
+@app.command()
+def diff(
+    older: str = typer.Argument(..., help="NAME@VERSION, NAME@LABEL or NAME@sha256:HASH."),
+    newer: str = REFERENCE,
+    store: str | None = StoreOption,
+    tenant: str | None = TenantOption,
+    as_json: bool = JsonOption,
+) -> None:
+    """Print what changed between two versions: as text, and with --json by message, slot, schema and setting.
+
+    Example: ctxkit templates diff answer@production answer
+    """
+    with _engine(store, tenant) as engine:
+        first, second = (engine.templates.version(reference) for reference in (older, newer))
+        names = [f"{version.name}@{version.version}" for version in (first, second)]
+        if as_json:
+            emit({"older": names[0], "newer": names[1], "changes": engine.templates.differences(*names)})
+        else:
+            write(engine.templates.diff(*names))
+
+
+@app.command()
 def render(
-    reference: str = typer.Argument(..., help="NAME, NAME@VERSION, NAME@LABEL or NAME@sha256:HASH."),
-    payload: str | None = typer.Option(None, "--payload", help="The variables: a JSON object, or @FILE."),
+    reference: str = REFERENCE,
+    payload: str | None = typer.Option(
+        None, "--payload", help="The variables: a JSON object, @FILE, or a stored one: KEY, KEY@VERSION."
+    ),
     store: str | None = StoreOption,
     tenant: str | None = TenantOption,
     as_json: bool = JsonOption,
@@ -107,14 +192,17 @@ def render(
 
     Example: ctxkit templates render answer@production --payload '{"tone": "brief"}'
     """
+    values = parse_payload(payload)
     with _engine(store, tenant) as engine:
         template = engine.templates.get(reference)
+        if isinstance(values, str):
+            values = dict(engine.store.payloads.resolve(values).content)
     messages = [
         {
             "role": message.role,
             "content": "".join(piece.text if piece.slot is None else f"«{piece.slot}»" for piece in message.pieces),
         }
-        for message in template.render(parse_json(payload, what="payload"))
+        for message in template.render(values)
     ]
     if as_json:
         emit(messages)
@@ -122,26 +210,3 @@ def render(
     for message in messages:
         say(f"=== {message['role']}")
         say(message["content"])
-
-
-@app.command()
-def label(
-    name: str = typer.Argument(..., help="The template's name."),
-    label: str = typer.Argument(..., help="Such as production."),
-    version: int = typer.Argument(..., help="The version the label moves to."),
-    expected: int | None = typer.Option(
-        None, help="Move only if the label is on this version now; 0: only if it is new."
-    ),
-    store: str | None = StoreOption,
-    tenant: str | None = TenantOption,
-    as_json: bool = JsonOption,
-) -> None:
-    """Move a label to a version. A rollback is the same, backwards.
-
-    Example: ctxkit templates label answer production 3 --expected 2
-    """
-    with _engine(store, tenant) as engine:
-        guard: dict[str, Any] = {} if expected is None else {"expected": expected or None}
-        engine.templates.label(name, label, version, **guard)
-    values = {"name": name, "label": label, "version": version}
-    emit(values) if as_json else say(f"{name}@{label} is version {version}")
