@@ -82,6 +82,7 @@ _SMALL_WORDS = {
     "pt": "o os as e em um uma que do da não para com dos das por mais ao foi são no na se como",
     "nl": "de het een en van is dat op te zijn voor niet met aan er om ook als dan maar bij uit werd naar",
 }
+_LEAD = 1.5  # one Dutch "met" makes no Dutch
 _LANGUAGES = {
     word: [name for name, others in _SMALL_WORDS.items() if word in others.split()]
     for words in _SMALL_WORDS.values()
@@ -108,7 +109,8 @@ def language_of(text: str) -> str:
         if found[best] > letters:
             return best
     votes = dict.fromkeys(_SMALL_WORDS, 0.0)
-    for word in sample.lower().split():
+    for word in dict.fromkeys(sample.lower().split()):
         for name in _LANGUAGES.get(word, ()):
             votes[name] += 1 / len(_LANGUAGES[word])
+    votes["en"] += _LEAD
     return max(votes, key=lambda name: votes[name])

@@ -101,9 +101,9 @@ def _name(text: str, match: re.Match[str], done: int) -> _Found | None:
     """What a capitalised phrase is."""
     start, end = match.span()
     after = text[end : end + 2]
-    if len(after) == 2 and (after[0] == "@" or (after[0] in "._" and (after[1].islower() or after[1].isdigit()))):
+    if len(after) == 2 and (after[0] == "@" or (after[0] in "._" and after[1].isalnum())):
         token = _around(text, end, done)
-        if token is not None and token[1] > end:
+        if token is not None and token[1] > end and (token[2] == "EMAIL" or not after[1].isupper()):
             return token
     if end - start > LONGEST_NAME:
         return start, end, _SKIPPED
@@ -140,6 +140,8 @@ def _name(text: str, match: re.Match[str], done: int) -> _Found | None:
 def _begins_sentence(text: str, start: int) -> bool:
     """Whether a word opens a sentence, a line, a list item, a quotation."""
     window = text[max(0, start - 12) : start]
+    if len(window) > 1 and window[-1] in "'’" and window[-2].isalnum():  # d'Artagnan
+        return False
     before = window.rstrip(" \t\u00a0\u3000\"“‘'«„([{*_#>-–—")
     if not before or any(character in _OPENING_QUOTES for character in window[len(before) :]):
         return True
