@@ -43,7 +43,10 @@ def write_nodes(nodes: Sequence[Node]) -> str:
                 text = text[:-1] + '{{"{"}}'
             parts.append(text)
         elif kind == "alone" and (tail := _blank_before(before, first=index < 2)) is not None and _blank_after(after):
-            parts += [text, "\n"] if tail == "" and "\n" in after.text else [_NO_TEXT, text]
+            if tail or (after.kind != "end" and "\n" not in after.text):
+                parts += [_NO_TEXT, text]
+            else:
+                parts += [text] if after.kind == "end" else [text, "\n"]
         else:
             parts.append(text)
     return "".join(parts)
