@@ -19,7 +19,7 @@ _OUTER = " \t\n\r\x0b\x0c\x1c\x1d\x1e\x1f\x85\xa0\"'“”‘«»()[]{}<>,;:!?.*
 _DASHES = "-_‐‑‒–—"
 # A dash or an underscore between letters, or between a letter and a digit; "2024-05-01" and "1-2" keep theirs.
 _JOINT = re.compile(f"(?<=[^\\W_])[{_DASHES}]+(?=[^\\W\\d_])|(?<=[^\\W\\d_])[{_DASHES}]+(?=[^\\W_])")
-_DOTTED = re.compile(r"(?<![^\s])(?:[^\W\d_]\.)+[^\W\d_](?![^\s])")
+_INITIALS = re.compile(r"(?<!\S)[^\W\d_]\.(?: ?[^\W\d_]\.)*+(?: ?[^\W\d_])?(?!\S)")
 _ARTICLES = ("the ", "a ", "an ")
 _QUOTES = str.maketrans("’ʼ＇´`‛", "''''''")
 
@@ -29,9 +29,9 @@ def normalise(name: str) -> str:
 
     Unicode compatibility form (NFKC), no case, white space as single spaces, no punctuation around it, no possessive,
     no leading English article (unless nothing but a stop word would be left: The Who), dotted initials joined
-    (U.S. is `us`), and no hyphens and underscores inside words, so that `get_user-name` and `getUserName` are equal.
-    Words are kept: the Los of Los Angeles is part of its name. Idempotent; the key of a name that has a visible
-    character is never empty; at most 200 characters.
+    (U.S. is `us`, J. R. R. Tolkien `jrr tolkien`), and no hyphens and underscores inside words, so that
+    `get_user-name` and `getUserName` are equal. Words are kept: the Los of Los Angeles is part of its name.
+    Idempotent; the key of a name that has a visible character is never empty; at most 200 characters.
 
     Example:
         >>> normalise("The World  Health Organization’s"), normalise("parse_URL"), normalise("Los Angeles")
@@ -66,7 +66,7 @@ def _shortened(key: str) -> str:
         if rest != key and rest.strip(_OUTER) not in ENGLISH_STOP_WORDS:
             key = rest
     if "." in key:
-        key = _DOTTED.sub(lambda found: found[0].replace(".", ""), key)
+        key = _INITIALS.sub(lambda found: found[0].replace(".", "").replace(" ", ""), key)
     return _JOINT.sub("", key)
 
 
