@@ -4,5 +4,15 @@ from __future__ import annotations
 
 from ctxkit.embedding.indexes import FaissIndex, FlatIndex, load_index, open_index
 from ctxkit.embedding.sentence_transformer import SentenceTransformerEmbedder, minilm
+from ctxkit.embedding.tiered import TieredIndex, load_tiered
 
-__all__ = ["FaissIndex", "FlatIndex", "SentenceTransformerEmbedder", "load_index", "minilm", "open_index"]
+__all__ = [
+    "FaissIndex",
+    "FlatIndex",
+    "SentenceTransformerEmbedder",
+    "TieredIndex",
+    "load_index",
+    "load_tiered",
+    "minilm",
+    "open_index",
+]
