@@ -204,7 +204,7 @@ class Experiments:
             ConflictError: it was stopped before with another winner or reason.
         """
         arms = self.get(name).experiment.arms
-        if winner is not None and winner not in arms:
+        if winner is not None and winner not in list(arms):
             raise ConfigError(
                 f"the winner {shown(winner)} is none of the arms", subject=name, remedy=f"Arms: {', '.join(arms)}."
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Select, func
 
+from ctxkit.checking import check_number
 from ctxkit.errors import ConflictError, NotFoundError
 from ctxkit.storage.checks import checked_name, checked_text, decoded, encoded
 from ctxkit.storage.clock import moment, now
@@ -177,11 +179,13 @@ class ExperimentRecords:
 
         Raises:
             ConflictError: this outcome is stored with another value, or the metric is of another kind.
+            ConfigError: the value is not finite.
             NotFoundError: there is no such experiment.
         """
         checked_text(name, "the experiment's name")
         checked_name(unit, "the unit")
         checked_name(metric, "the metric", limit=NAME_LIMIT)
+        check_number(value, "the outcome", minimum=-math.inf)
         if id:
             checked_name(id, "the outcome's id")
         metrics, outcomes = experiment_metrics, experiment_outcomes

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, event, text
 from sqlalchemy.exc import DBAPIError
 
-from ctxkit.documents import Chunk, Document, Entity, Span
+from ctxkit.documents import Chunk, Document, Entity, Span, content_hash
 from ctxkit.errors import CtxkitError
 from ctxkit.graph.building import document_graph
 from ctxkit.messages import Message
@@ -43,7 +43,18 @@ def put(store: Store, name: str, word: str) -> Any:
 
 
 def label(store: Store, name: str, word: str) -> Any:
-    return store.templates.label(name, word, store.templates.get(name).version)
+    return store.templates.label(name, word, store.templates.get(name).version).previous
+
+
+def include(store: Store, name: str, word: str) -> Any:
+    child = store.templates.get(name)
+    return store.templates.push("y", {"text": word, "inside": name}, includes=[(name, child.hash)]).version
+
+
+def run(store: Store, name: str, word: str) -> Any:
+    pieces = {content_hash(piece): piece for piece in (word, [name, word])}
+    content = {"pieces": sorted(pieces)}
+    return store.runs.put(content_hash([name, word, "run"]), content, pieces, session=name, template=word)
 
 
 def outcomes(store: Store, name: str) -> Any:
@@ -60,13 +71,21 @@ ACTIONS: dict[str, Callable[[Store, str, str], Any]] = {
     "forget": lambda store, name, word: store.sessions.delete(name),
     "push": lambda store, name, word: store.templates.push(name, {"text": word}).version,
     "label": label,
+    "include": include,
+    "rollback": lambda store, name, word: store.templates.rollback(name, word).version,
+    "protect": lambda store, name, word: store.templates.protect(name, word, by=word),
+    "unprotect": lambda store, name, word: store.templates.unprotect(name, word, by=word),
+    "archive": lambda store, name, word: store.templates.archive(name, len(word) % 2 or None),
+    "unarchive": lambda store, name, word: store.templates.unarchive(name, len(word) % 2 or None),
+    "run": run,
+    "prune": lambda store, name, word: store.runs.prune(session=name),
     "experiment": lambda store, name, word: store.experiments.create(name, word, 0.5, {"word": word}).seed,
     "expose": lambda store, name, word: store.experiments.expose(name, "unit", word),
     "outcome": lambda store, name, word: store.experiments.record(name, "unit", word, "mean", float(len(word))),
     "stop": lambda store, name, word: store.experiments.stop(name, winner=word).winner,
-    "payload": lambda store, name, word: store.payloads.put(name, {"word": word}),
+    "payload": lambda store, name, word: store.payloads.put(name, {"word": word}).reference,
 }
-actions = st.lists(st.tuples(st.sampled_from(sorted(ACTIONS)), names, words), max_size=6)
+actions = st.lists(st.tuples(st.sampled_from(sorted(ACTIONS)), names, words), max_size=8)
 
 
 def tried(call: Callable[[], Any]) -> Any:
@@ -98,7 +117,12 @@ def seen(store: Store, names: Sequence[str] = ("x", "y")) -> dict[str, Any]:
         "graph": [(part.nodes, places(part.keys), part.mentions.tolist()) for part in store.graph.load()],
         "sessions": [(info.id, info.message_count) for info in store.sessions.list()],
         "experiments": [(each.name, each.seed, each.winner) for each in store.experiments.list()],
-        "templates": [(info.name, info.versions, info.labels) for info in store.templates.list()],
+        "templates": [(i.name, i.versions, i.labels, i.protected) for i in store.templates.list(archived=True)],
+        "found": store.templates.search("o"),
+        "payloads": [(info.key, info.version, info.versions, info.hash) for info in store.payloads.list()],
+        "holding": [found.hash for found in store.payloads.search({"word": "one"})],
+        "runs": [(info.fingerprint, info.session, info.template) for info in store.runs.list()],
+        "pieces": store.runs.statistics(),
     }
     for name in names:
         found[name] = {
@@ -108,6 +132,10 @@ def seen(store: Store, names: Sequence[str] = ("x", "y")) -> dict[str, Any]:
             "last": [m.id for m in store.sessions.messages(name, last=1)],
             "versions": tried(lambda name=name: [(v.version, v.hash) for v in store.templates.versions(name)]),  # type: ignore[misc]
             "moves": [(m.previous, m.version) for m in store.templates.label_history(name, "one")],
+            "events": [(event.action, event.label, event.by) for event in store.templates.events(name)],
+            "run": tried(lambda name=name: store.runs.get(content_hash([name, "one", "run"]))[1:]),  # type: ignore[misc]
+            "by hash": tried(lambda: store.payloads.get(hash=content_hash({"word": "one"}))),
+            "numbered": tried(lambda name=name: [v.hash for v in store.payloads.versions(name)]),  # type: ignore[misc]
             "labelled": tried(lambda name=name: store.templates.get(name, label="one").content),  # type: ignore[misc]
             "payload": tried(lambda name=name: store.payloads.get(name)),  # type: ignore[misc]
             "arm": tried(lambda name=name: store.experiments.find(name, "unit")[1]),  # type: ignore[misc]
@@ -151,7 +179,8 @@ def interleaved(
 pairs = st.lists(st.sampled_from(TENANTS), min_size=2, max_size=2, unique=True)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+# An example reads everything a store shows, twice: about 50 transactions each.
+@settings(max_examples=settings().max_examples // 2, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pairs, actions, actions, st.randoms(use_true_random=False))
 def test_a_tenant_sees_what_it_would_see_alone(
     memory: Store, tenants: list[str], first: Sequence[Any], second: Sequence[Any], rng: Random
@@ -257,7 +286,9 @@ def filled(postgresql: Any) -> Iterator[Store]:
     name = postgresql.create()
     with Store.open(postgresql.url(name)) as store:
         for tenant in ("acme", "other"):
-            for action in ("put", "append", "push", "label", "payload", "experiment", "expose", "outcome"):
+            for action in ("put", "append", "push", "include", "label", "protect", "payload", "run"):
+                ACTIONS[action](store.for_tenant(tenant), "x", "one")
+            for action in ("experiment", "expose", "outcome"):
                 ACTIONS[action](store.for_tenant(tenant), "x", "one")
         yield store
     postgresql.drop(name)

@@ -26,6 +26,7 @@ ALPHA = 0.05
 PLANNED = 10_000
 MINIMUM = 100
 UNITS = 20_000
+SEEDS = 40
 _BLOCK = 50  # runs at once: a million units, which the cache of a processor half holds
 
 
@@ -156,20 +157,24 @@ def run(data: Path, *, runs: int = 2000, units: int = 100_000) -> Report:
 
 def _assignments(report: Report, units: int) -> None:
     names = [f"session-{number}" for number in range(units)]
-    positions = {seed: [uniform("default", seed, name) for name in names] for seed in ("s1", "s2", "s3", "s4")}
-    worst = 0.0
-    for label, weights in {
+    positions = {seed: [uniform("default", seed, name) for name in names] for seed in map(str, range(SEEDS))}
+    shares = {
         "50/50": {"a": 0.5, "b": 0.5},
         "90/10": {"a": 0.9, "b": 0.1},
         "three equal": {"a": 1 / 3, "b": 1 / 3, "c": 1 / 3},
-    }.items():
-        off = 0.0
+    }
+    typical = 0.0
+    for label, weights in shares.items():
+        off = []
         for placed in positions.values():
             arms = [arm_at(position, weights, 1.0) for position in placed]
-            off = max(off, *(abs(arms.count(arm) / units - weight) for arm, weight in weights.items()))
-        worst = max(worst, off)
-        report.rows.append({"measured": f"largest error of a share, {label}, 4 seeds, %", "ctxkit": 100 * off})
-    report.bars.append(Bar.at_most("error of a share, %", 100 * worst, 0.5))
+            off.append(100 * max(abs(arms.count(arm) / units - weight) for arm, weight in weights.items()))
+        most = float(np.quantile(off, 0.95))
+        typical = max(typical, most)
+        # A hash is as good as a fair draw and no better: an unlucky seed in a few hundred misses by more.
+        report.rows.append({"measured": f"error of a share, %: {label}, 95 % of {SEEDS} seeds below", "ctxkit": most})
+        report.rows.append({"measured": f"error of a share, %: {label}, the worst seed", "ctxkit": max(off)})
+    report.bars.append(Bar.at_most(f"error of a share, %, 95 % of {SEEDS} seeds", typical, 0.5))
 
     weights = {"a": 0.3, "b": 0.5, "c": 0.2}
     moved = 0
@@ -179,17 +184,18 @@ def _assignments(report: Report, units: int) -> None:
             after = [arm_at(position, weights, coverage) for position in placed]
             moved += sum(old is not None and old != new for old, new in zip(before, after, strict=True))
             before = after
-    report.rows.append({"measured": "units moved by coverage 1, 5, 50, 100 %, 4 seeds", "ctxkit": moved})
+    report.rows.append({"measured": f"units moved by coverage 1, 5, 50, 100 %, {SEEDS} seeds", "ctxkit": moved})
     report.bars.append(Bar.at_most("units moved by coverage", moved, 0))
 
     least = 1.0
-    for first, second in itertools.combinations(positions.values(), 2):
+    pairs = list(itertools.combinations(positions.values(), 2))
+    for first, second in pairs:
         table = np.zeros((2, 2))
         np.add.at(table, ((np.array(first) >= 0.5).astype(int), (np.array(second) >= 0.5).astype(int)), 1)
         expected = table.sum(1, keepdims=True) * table.sum(0) / units
         least = min(least, math.erfc(math.sqrt(((table - expected) ** 2 / expected).sum() / 2)))  # chi-square, 1 df
-    report.rows.append({"measured": "independence of two experiments, least p of 6 pairs", "ctxkit": least})
-    report.bars.append(Bar.at_least("independence, least p of 6", least, 0.01 / 6))
+    report.rows.append({"measured": f"independence of two experiments, least p of {len(pairs)} pairs", "ctxkit": least})
+    report.bars.append(Bar.at_least(f"independence, least p of {len(pairs)}", least, 0.01 / len(pairs)))
 
 
 CELLS = (
