@@ -1,4 +1,4 @@
-"""A store of the second revision, of two tenants, becomes one of the third: nothing is lost, and what is new is filled."""
+"""A store of the second revision becomes one of the third: nothing is lost, and what is new is filled."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def old_store(url: str) -> None:
                 "INSERT INTO templates VALUES (:t, 'answer', 1, '2026-01-01T00:00:00+00:00')",
                 "INSERT INTO template_versions VALUES (:t, 'answer', 1, 'h', 'First', '2026-01-01T00:00:00+00:00', :c)",
                 "INSERT INTO template_labels VALUES (:t, 'answer', 'production', 1)",
-                "INSERT INTO label_history VALUES (:t, 'answer', 'production', 1, NULL, 1, '2026-01-01T00:00:00+00:00')",
-                "INSERT INTO label_history VALUES (:t, 'answer', 'production', 2, 1, 1, '2026-01-02T00:00:00+00:00')",
+                "INSERT INTO label_history VALUES (:t, 'answer', 'production', 1, NULL, 1, '2026-01-01T00:00:00Z')",
+                "INSERT INTO label_history VALUES (:t, 'answer', 'production', 2, 1, 1, '2026-01-02T00:00:00Z')",
                 "INSERT INTO payloads (tenant, hash, created_at, content) "
                 "VALUES (:t, 'p', '2026-01-01T00:00:00+00:00', :p)",
                 "INSERT INTO payload_keys VALUES (:t, 'brand', 'p', '2026-01-03T00:00:00+00:00')",
@@ -48,7 +48,7 @@ def test_what_was_there_is_there_and_what_is_new_is_filled(store_url: str) -> No
         for tenant in ("acme", "other"):
             view = store.for_tenant(tenant)
             (version,) = view.templates.versions("answer")
-            assert (version.content, version.message, version.author, version.archived_at) == (CONTENT, "First", "", None)
+            assert (version.content, version.message, version.by, version.archived_at) == (CONTENT, "First", "", None)
             moves = view.templates.label_history("answer", "production")
             assert [(move.previous, move.version, move.action) for move in moves] == [(None, 1, "move"), (1, 1, "move")]
             assert view.payloads.get("brand") == view.payloads.get("brand", 1) == {"tone": tenant}
