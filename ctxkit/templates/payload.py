@@ -57,10 +57,9 @@ class PayloadCheck:
     """
 
     def __init__(self, variables: Mapping[str, Slot], open_slots: Collection[str], subject: str) -> None:
-        self._needed = {name: slot for name, slot in variables.items() if name not in open_slots}
-        self._names = self._needed.keys()
-        self._texts = [name for name, slot in self._needed.items() if slot.type == "string"]
-        self._others = [(name, _FAST[slot.type]) for name, slot in self._needed.items() if slot.type != "string"]
+        self.wanted = {name: slot for name, slot in variables.items() if name not in open_slots}
+        self._texts = [name for name, slot in self.wanted.items() if slot.type == "string"]
+        self._others = [(name, _FAST[slot.type]) for name, slot in self.wanted.items() if slot.type != "string"]
         self._subject = subject
 
     def __call__(self, payload: Mapping[str, Any]) -> None:
@@ -70,14 +69,10 @@ class PayloadCheck:
             value = payload[name]
             if type(value) is not str or not is_sound(value):
                 self._check(name, value)
-        self._values(payload)
+        self.all_but_texts(payload)
 
     def all_but_texts(self, payload: Mapping[str, Any]) -> None:
-        """The same, for a caller that looks at the values of text slots itself."""
-        self.names(payload)
-        self._values(payload)
-
-    def _values(self, payload: Mapping[str, Any]) -> None:
+        """The check of values alone, for a caller that looks at those of text slots itself."""
         for name, kinds in self._others:
             value = payload[name]
             if type(value) not in kinds or not is_sound(value):
@@ -91,20 +86,20 @@ class PayloadCheck:
                 subject=self._subject,
                 remedy="Pass an object: {name: value, …}.",
             )
-        if payload.keys() != self._names:
+        if payload.keys() != self.wanted.keys():
             self._refuse_names(payload)
 
     def _check(self, name: str, value: Any) -> None:
-        if not self._needed[name].accepts(value):
+        if not self.wanted[name].accepts(value):
             raise VariableTypeError(
-                f"the variable {name!r} is {type_name(value)}, not {_wanted(self._needed[name])}",
+                f"the variable {name!r} is {type_name(value)}, not {_wanted(self.wanted[name])}",
                 subject=self._subject,
                 remedy="Convert the value, or declare the slot's type in the template.",
             )
         check_json(value, name=name, subject=self._subject)
 
     def _refuse_names(self, payload: Mapping[str, Any]) -> None:
-        for name, slot in self._needed.items():
+        for name, slot in self.wanted.items():
             if name not in payload:
                 raise MissingVariableError(
                     f"the variable {name!r} is missing",
@@ -113,11 +108,11 @@ class PayloadCheck:
                     f"If it is a field of a section's item, write {{{{.{name}}}}}.",
                 )
         for name in payload:
-            if name not in self._needed:
+            if name not in self.wanted:
                 raise UnexpectedVariableError(
                     f"the variable {str(name)[:100]!r} is not in the template",
                     subject=self._subject,
-                    remedy=_unexpected(name, self._needed),
+                    remedy=_unexpected(name, self.wanted),
                 )
 
 

@@ -16,11 +16,12 @@ from ctxkit.templates.language import Kind, Node, Path, Value
 from ctxkit.templates.language import Literal as Text
 from ctxkit.templates.payload import PayloadCheck
 from ctxkit.templates.rendering import RenderedMessage, Source, TemplateRole
-from ctxkit.templates.slots import Slot, delimiters, fence_of, is_list, type_name
+from ctxkit.templates.slots import Slot, delimiters, fence_of, is_list, is_sendable, type_name
 
 __all__ = ["Program"]
 
 _MAX_STEPS = 1_000_000
+_FEW = 32
 
 
 class Program:
@@ -46,6 +47,8 @@ class Program:
         self._subject = subject
         self._schemas = schemas
         self._check = PayloadCheck(variables, open_slots, subject)
+        self._names = self._check.wanted.keys()
+        self._others = any(slot.type != "string" for slot in self._check.wanted.values())
         self._messages = [_compile(role, nodes, variables, open_slots) for role, nodes in messages]
         self._flat = all(message.fills is not None for message in self._messages)
         self._plain = self._flat and not any(message.reaches for message in self._messages)
@@ -53,7 +56,10 @@ class Program:
     def render(self, payload: Mapping[str, Any], max_characters: int) -> list[RenderedMessage]:
         """Every message, in order. Their number and roles do not depend on the payload. Linear in the output."""
         if self._flat and not self._schemas:
-            self._check.all_but_texts(payload)
+            if type(payload) is not dict or payload.keys() != self._names:
+                self._check.names(payload)
+            if self._others:
+                self._check.all_but_texts(payload)
         else:
             self._check(payload)
             for check in self._schemas:
@@ -70,54 +76,58 @@ class Program:
                     step.run(state, None)
             else:
                 texts, sources = message.texts.copy(), message.sources
-                if message.fills:
-                    self._fill(texts, message.fills, payload)
+                for index, name in message.fills or ():
+                    value = texts[index] = payload[name]
+                    if type(value) is not str:
+                        self._check(payload)
+                for index in message.fenced:
+                    texts[index - 1], texts[index + 1] = self._fence(texts[index], payload)
                 if state is not None:
                     for index, insert in message.reaches:
                         texts[index] = insert.text(state)
-            characters += sum(map(len, texts))
-            if characters > max_characters:
-                raise TemplateError(
-                    f"the text grows over {max_characters:,} characters",
-                    subject=self._subject,
-                    remedy="Shorten the values, or raise max_characters.",
-                )
+            # A few values are in memory already; many are counted before they are joined.
+            if len(texts) > _FEW and characters + sum(map(len, texts)) > max_characters:
+                raise self._too_long(max_characters)
             text = "".join(texts)
-            if "\x00" in text:
+            characters += len(text)
+            if characters > max_characters:
+                raise self._too_long(max_characters)
+            if message.unseen and not is_sendable(text):
                 self._check(payload)
             rendered.append(RenderedMessage.of(message.role, text, texts, sources))
         return rendered
 
-    def _fill(self, texts: list[str], fills: Sequence[tuple[int, str, bool]], payload: Mapping[str, Any]) -> None:
-        """Put the values of text slots in their places. Here is also where each is seen to be a text that can be sent:
-        what is encoded for its fence, or is ASCII, needs no second look."""
-        for index, name, fenced in fills:
-            value = payload[name]
-            if type(value) is not str:
-                self._check(payload)
-            try:
-                if fenced:
-                    texts[index - 1], texts[index + 1] = fence_of(value, value.encode("utf-8"))
-                elif not value.isascii():
-                    value.encode("utf-8")
-            except UnicodeEncodeError:
-                self._check(payload)
-            texts[index] = value
+    def _too_long(self, max_characters: int) -> TemplateError:
+        return TemplateError(
+            f"the text grows over {max_characters:,} characters",
+            subject=self._subject,
+            remedy="Shorten the values, or raise max_characters.",
+        )
+
+    def _fence(self, value: str, payload: Mapping[str, Any]) -> tuple[str, str]:
+        try:
+            return fence_of(value, value.encode("utf-8"))
+        except UnicodeEncodeError:
+            self._check(payload)
+            raise
 
 
 @dataclass(frozen=True, slots=True)
 class _Message:
     """A message's program: texts with places to fill, or else steps.
 
-    The places are those of text variables, by name and with a fence on both sides or none, and those of values without
-    fences inside of objects.
+    The places are those of text variables, by name, and those of values without fences inside of objects; `fenced` are
+    the places that have one for a fence on both sides. Text variables are `unseen` by the check of the payload: whether
+    they can be sent is asked once, of the whole message.
     """
 
     role: TemplateRole
     steps: tuple[_Step, ...]
     texts: list[str] = field(default_factory=list)
     sources: tuple[Source, ...] = ()
-    fills: tuple[tuple[int, str, bool], ...] | None = None
+    fills: tuple[tuple[int, str], ...] | None = None
+    fenced: tuple[int, ...] = ()
+    unseen: bool = False
     reaches: tuple[tuple[int, _Insert], ...] = ()
 
 
@@ -129,24 +139,32 @@ def _compile(
     steps = _steps(nodes, role, variables, open_slots)
     texts: list[str] = []
     sources: list[Source] = []
-    fills: list[tuple[int, str, bool]] = []
+    fills: list[tuple[int, str]] = []
+    fenced: list[int] = []
     reaches: list[tuple[int, _Insert]] = []
     for step in steps:
         if isinstance(step, _Fixed):
             texts.append(step.text)
             sources.append(step.source)
         elif isinstance(step, _Insert) and step.whole == "string":
-            around = [step.fence] if step.fence else []
-            fills.append((len(texts) + len(around), step.keys[0], step.fence is not None))
-            texts += [""] * (1 + 2 * len(around))
-            sources += [*around, step.source, *around]
+            if step.fence is None:
+                fills.append((len(texts), step.keys[0]))
+                texts.append("")
+                sources.append(step.source)
+            else:
+                fills.append((len(texts) + 1, step.keys[0]))
+                fenced.append(len(texts) + 1)
+                texts += ["", "", ""]
+                sources += [step.fence, step.source, step.fence]
         elif isinstance(step, _Insert) and not step.relative and step.fence is None:
             reaches.append((len(texts), step))
             texts.append("")
             sources.append(step.source)
         else:
             return _Message(role, steps)
-    return _Message(role, steps, texts, tuple(sources), tuple(fills), tuple(reaches))
+    return _Message(
+        role, steps, texts, tuple(sources), tuple(fills), tuple(fenced), unseen=bool(fills), reaches=tuple(reaches)
+    )
 
 
 def _steps(

@@ -157,7 +157,7 @@ def is_sound(value: object, depth: int = 0) -> bool:
     """Whether a value is JSON of Python's plain types; False says only that `check_json` has to look."""
     kind = type(value)
     if kind is str:
-        return not _unsendable(value)  # type: ignore[arg-type]
+        return is_sendable(value)  # type: ignore[arg-type]
     if kind is dict and depth < MAX_VALUE_DEPTH:
         for key, item in value.items():  # type: ignore[attr-defined]
             if type(key) is not str or not key.isascii() or "\x00" in key:
@@ -196,6 +196,18 @@ def _problem(value: object, depth: int) -> str:
                 return f"has the key {key[:60]!r}, which {problem}"
         return ""
     return "" if is_list(value) else f"is {type_name(value)}"
+
+
+def is_sendable(text: str) -> bool:
+    """Whether a text can be stored and sent: no NUL, no half of a character."""
+    if "\x00" in text:
+        return False
+    if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            return False
+    return True
 
 
 def _unsendable(text: str) -> str:
