@@ -9,7 +9,20 @@ import sys
 import typer
 
 import ctxkit
-from ctxkit.cli import assembling, benching, chunking, ingesting, models, sessions, templates
+from ctxkit.cli import (
+    assembling,
+    benching,
+    chunking,
+    experiments,
+    ingesting,
+    models,
+    payloads,
+    replay,
+    sessions,
+    template_import,
+    template_tests,
+    templates,
+)
 from ctxkit.cli import doctor as doctor_module
 from ctxkit.cli.output import error_line
 from ctxkit.errors import ConfigError, CtxkitError
@@ -44,11 +57,16 @@ def root(
 ingesting.add_to(app)
 chunking.add_to(app)
 assembling.add_to(app)
+replay.add_to(app)
 benching.add_to(app)
 doctor_module.add_to(app)
+template_tests.add_to(templates.app)
+template_import.add_to(templates.app)
 app.add_typer(models.app, name="models")
 app.add_typer(templates.app, name="templates")
+app.add_typer(payloads.app, name="payloads")
 app.add_typer(sessions.app, name="sessions")
+app.add_typer(experiments.app, name="experiments")
 
 
 def main() -> None:

@@ -10,9 +10,13 @@ import pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli-reference.md"
 COMMANDS = [
-    *("", "ingest", "search", "chunk", "assemble", "ask", "bench", "doctor"),
+    *("", "ingest", "search", "chunk", "assemble", "ask", "replay", "bench", "doctor"),
     *(f"models {verb}" for verb in ("list", "pull", "check")),
-    *(f"templates {verb}" for verb in ("push", "list", "show", "render", "label")),
+    *(f"templates {verb}" for verb in ("push", "list", "show", "search", "diff", "render")),
+    *(f"templates {verb}" for verb in ("label", "rollback", "protect", "history", "archive")),
+    *(f"payloads {verb}" for verb in ("put", "get", "list")),
+    *(f"runs {verb}" for verb in ("list", "prune")),
+    *(f"experiments {verb}" for verb in ("start", "status", "assign", "record", "cover", "stop")),
     *(f"sessions {verb}" for verb in ("list", "show", "append", "delete")),
 ]
 

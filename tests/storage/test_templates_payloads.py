@@ -216,7 +216,8 @@ def test_the_gin_index_answers_once_the_operator_may_be_asked_first(postgresql: 
             connection.execute(text("SELECT set_config('ctxkit.tenant', 'default', true)"))
             connection.execute(
                 text(
-                    "INSERT INTO payloads (tenant, hash, created_at, content) SELECT 'default', 'h' || n, '2026-01-01', "
+                    "INSERT INTO payloads (tenant, hash, created_at, content) "
+                    "SELECT 'default', 'h' || n, '2026-01-01', "
                     'format(\'{"n": %s, "m": %s}\', n, n % 7) FROM generate_series(1, 5000) AS n'
                 )
             )
