@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from sqlalchemy import Engine, event
 
 from ctxkit.chunking import RecursiveChunker
-from ctxkit.documents import Document
+from ctxkit.documents import Document, Entity
+from ctxkit.graph.building import document_graph
 from ctxkit.storage import Store
 from ctxkit.testing import HashEmbedder
 from tests.strategies import stored_texts
@@ -45,9 +47,10 @@ def dying_at(moment: int) -> Iterator[None]:
 
 
 def put(store: Store, document: Document) -> None:
-    chunks = list(chunker.chunk(document))
+    chunks = [replace(chunk, entities=(Entity(chunk.text, "NAME", chunk.span),)) for chunk in chunker.chunk(document)]
     vectors = embedder.embed([chunk.text for chunk in chunks])
-    store.documents.put(document, chunks, recipe="r", fingerprint=embedder.fingerprint, vectors=vectors)
+    graph = document_graph(document.text, chunks)
+    store.documents.put(document, chunks, recipe="r", fingerprint=embedder.fingerprint, vectors=vectors, graph=graph)
 
 
 def contents(store: Store, document: Document) -> tuple[Any, ...]:
@@ -55,6 +58,7 @@ def contents(store: Store, document: Document) -> tuple[Any, ...]:
     chunks = store.documents.chunks(keys)
     vectors = store.documents.vectors(embedder.fingerprint)[0]
     assert sorted(vectors.tolist()) == sorted(chunks), "chunks and vectors differ"
+    assert [key for part in store.graph.load() for key in part.keys.tolist()] in ([], sorted(chunks)), "an old graph"
     spans = sorted(chunk.span for chunk in chunks.values() if chunk.document_id == document.id)
     return store.documents.get(document.id).text, spans
 
@@ -66,7 +70,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
         yield store
 
 
-@given(old=stored_texts, new=stored_texts, moment=st.integers(0, 14))
+@given(old=stored_texts, new=stored_texts, moment=st.integers(0, 16))
 def test_a_write_that_dies_anywhere_is_whole_or_absent(opened: Store, old: str, new: str, moment: int) -> None:
     before, after = (Document.from_text(text, source="the document") for text in (old, new))
     put(opened, before)

@@ -14,6 +14,7 @@ import pytest
 
 from ctxkit.documents import Span, merge_spans
 from ctxkit.engine import ContextEngine
+from ctxkit.graph.light import LightExtractor
 from ctxkit.storage import Store
 
 FILES = 200
@@ -21,7 +22,8 @@ KILLS = 20
 CHILD = """
 import sys
 from ctxkit.engine import ContextEngine
-with ContextEngine.open(sys.argv[1], embedder="hash") as engine:
+from ctxkit.graph.light import LightExtractor
+with ContextEngine.open(sys.argv[1], embedder="hash", extractor=LightExtractor()) as engine:
     print("started", flush=True)
     engine.ingest(sys.argv[2])
 """
@@ -29,13 +31,15 @@ with ContextEngine.open(sys.argv[1], embedder="hash") as engine:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """200 files of one to twelve chunks."""
+    """200 files of one to twelve chunks, each of which names two people."""
     folder = tmp_path_factory.mktemp("files")
     rng = random.Random(11)
     words = ["key", "rotate", "budget", "prompt", "token", "span", "store", "model", "chunk", "answer"]
     for number in range(FILES):
         paragraphs = [" ".join(rng.choices(words, k=120)).capitalize() + "." for _ in range(rng.randint(1, 20))]
-        (folder / f"note-{number:03}.md").write_text(f"# Note {number}\n\n" + "\n\n".join(paragraphs) + "\n")
+        (folder / f"note-{number:03}.md").write_text(
+            f"# Note {number}\n\nToday Ada Lovelace met Charles Babbage.\n\n" + "\n\n".join(paragraphs) + "\n"
+        )
     return folder
 
 
@@ -65,6 +69,8 @@ def whole_documents(store: Store) -> int:
     assert not by_document, "there are chunks without a document"
     keys, vectors = documents.vectors("hash-64")
     assert sorted(keys.tolist()) == sorted(stored) and len(vectors) == len(stored), "chunks and vectors differ"
+    in_graph = sorted(key for part in store.graph.load() for key in part.keys.tolist())
+    assert in_graph == sorted(stored), "chunks and the graph differ"
     return len(listed)
 
 
@@ -88,7 +94,7 @@ def test_an_ingest_killed_at_any_moment_is_completed_by_the_next(new_store_url, 
         with Store.open(url) as store:
             done = whole_documents(store)
         interrupted += 0 < done < FILES
-        with ContextEngine.open(url, embedder="hash") as engine:
+        with ContextEngine.open(url, embedder="hash", extractor=LightExtractor()) as engine:
             report = engine.ingest(folder)
             assert not report.failed
             # A commit that the killed process had sent may still land between the two looks at the store.
