@@ -313,11 +313,13 @@ class Candidate:
     Args:
         scores: by signal (`dense`, `lexical`, `graph`, `time`, `rerank`, `final`); `final` orders and is in [0, 1].
         kept: the document spans that compression left, sorted and disjoint; None means the whole chunk.
+        via: the names through which the graph reached the chunk, the most important first; empty without a graph.
     """
 
     chunk: Chunk
     scores: Mapping[str, float] = field(default_factory=dict)
     kept: tuple[Span, ...] | None = None
+    via: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kept is None:

@@ -1,4 +1,4 @@
-"""Personalised PageRank over a sparse graph: where a walker that keeps coming back to the question's places is found."""
+"""Personalised PageRank on a sparse graph: where a walker that keeps returning to a question's places is found."""
 
 from __future__ import annotations
 

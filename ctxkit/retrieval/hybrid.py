@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from ctxkit.protocols import Embedder, TokenCounter
 from ctxkit.retrieval.candidates import check_query, fetch
 from ctxkit.retrieval.dense import Dense
 from ctxkit.retrieval.fusion import Fusion, max_normalised
+from ctxkit.retrieval.graph import Graph, Walked
 from ctxkit.retrieval.lexical import Lexical
 from ctxkit.retrieval.neighbours import drop_copies, merge_neighbours
 from ctxkit.retrieval.postings import BM25
@@ -30,7 +32,7 @@ __all__ = ["Hybrid"]
 Keys = NDArray[np.int64]
 Scores = NDArray[np.float64]
 
-_EQUAL: Mapping[str, float] = MappingProxyType({"dense": 1.0, "lexical": 1.0})
+_WEIGHTS: Mapping[str, float] = MappingProxyType({"dense": 1.0, "lexical": 1.0, "graph": 2.0})
 _DECIMALS = 9
 """Fused scores are rounded, so that what is equal on paper is a tie on every machine."""
 
@@ -72,13 +74,14 @@ class Hybrid:
     embedder: Embedder | None
     _: KW_ONLY
     fusion: Fusion = max_normalised
-    weights: Mapping[str, float] = field(default_factory=lambda: dict(_EQUAL))
+    weights: Mapping[str, float] = field(default_factory=lambda: dict(_WEIGHTS))
     depth: int = 100
     join: bool = True
     max_joined_tokens: int | None = 0
     counter: TokenCounter | None = None
     bm25: BM25 = field(default_factory=BM25)
     analyzer: Analyzer = field(default_factory=Analyzer)
+    graph: Graph | None = None
     dense: Dense | None = field(init=False, repr=False)
     lexical: Lexical = field(init=False, repr=False)
 
@@ -87,20 +90,24 @@ class Hybrid:
             raise ConfigError(f"depth is {self.depth}", remedy="Each signal must give at least one chunk.")
         if self.max_joined_tokens is not None and self.max_joined_tokens < 0:
             raise ConfigError(f"max_joined_tokens is {self.max_joined_tokens}", remedy="Use 0 or more, or None.")
-        if unknown := set(self.weights) - set(_EQUAL):
-            raise ConfigError(f"there is no signal {sorted(unknown)}", remedy=f"Signals: {', '.join(_EQUAL)}.")
+        if unknown := set(self.weights) - set(_WEIGHTS):
+            raise ConfigError(f"there is no signal {sorted(unknown)}", remedy=f"Signals: {', '.join(_WEIGHTS)}.")
         self.lexical = Lexical(self.store, weights=self.bm25, analyzer=self.analyzer)
         self.dense = None if self.embedder is None else Dense(self.store, self.embedder)
-        self._fuse(np.zeros((len(self._signals), 0)))  # complains now, and not at the first question
+        if self.graph is None:
+            self.graph = Graph(self.store)
+        for names in (self._plain, (*self._plain, "graph")):  # complains now, and not at the first question
+            self._fuse(names, np.zeros((len(names), 0)))
 
     @property
-    def _signals(self) -> tuple[str, ...]:
+    def _plain(self) -> tuple[str, ...]:
+        """The signals that find by themselves."""
         return ("lexical",) if self.dense is None else ("dense", "lexical")
 
     def retrieve(self, query: Query, k: int) -> list[Candidate]:
         if not check_query(self.store, query, k):
             return []
-        keys, scores = self.rank(query, max(self.depth, 4 * k))
+        keys, scores, walked = self._ranked(query, max(self.depth, 4 * k))
         text_of = cache(self._text_of)
         wanted = k
         while True:
@@ -110,8 +117,21 @@ class Hybrid:
                     merge_neighbours(found, max_tokens=self.max_joined_tokens, counter=self.counter, text_of=text_of)
                 )
             if len(found) >= k or wanted >= len(keys):
-                return found[:k]
+                return [_explained(candidate, walked) for candidate in found[:k]]
             wanted += 2 * (k - len(found))
+
+    def describe(self) -> dict[str, str]:
+        """What the signals rest on just now, for a trace: whether there is a graph, and why not."""
+        if not self._walks:
+            return {"graph": "not used: its weight is 0"}
+        graph = self.graph.index.graph() if self.graph is not None else None
+        if graph is None:
+            return {"graph": "not used: no stored document names an entity; ingest with an extractor"}
+        return {"graph": f"{len(graph.keys):,} chunks, {len(graph.names):,} names"}
+
+    @property
+    def _walks(self) -> bool:
+        return self.weights.get("graph", 0.0) > 0
 
     def _text_of(self, document_id: str) -> str:
         try:
@@ -121,40 +141,67 @@ class Hybrid:
 
     def rank(self, query: Query, depth: int) -> tuple[Keys, dict[str, Scores]]:
         """Keys of everything that a signal found among its best `depth`, best first, and their scores by signal."""
-        allowed = self.store.documents.matching_keys(query.filters)
-        if self.dense is None:
-            keys, lexical = self.lexical.rank(query, depth, keys=allowed)
-            return self._ordered(keys, [lexical])
-        vector = self.dense.embedder.embed([query.text])[0]
-        with self.dense.current(), self.lexical.index.current():
-            near, dense = self.dense.nearest(vector, depth, keys=allowed)
-            keys, lexical = self.lexical.rank(query, depth, keys=allowed)
-            if len(more := np.setdiff1d(near, keys)):
-                found, scores = self.lexical.rank(query, len(more), keys=more)
-                keys, lexical = np.concatenate([keys, found]), np.concatenate([lexical, scores])
-            if len(more := np.setdiff1d(keys, near)):
-                found, scores = self.dense.nearest(vector, len(more), keys=more)
-                near, dense = np.concatenate([near, found]), np.concatenate([dense, scores])
-        union = np.union1d(keys, near)
-        return self._ordered(union, [_aligned(union, near, dense), _aligned(union, keys, lexical)])
+        keys, scores, _ = self._ranked(query, depth)
+        return keys, scores
 
-    def _ordered(self, keys: Keys, signals: list[Scores]) -> tuple[Keys, dict[str, Scores]]:
-        final = np.round(np.clip(self._fuse(np.array(signals)), 0.0, 1.0), _DECIMALS)
+    def _ranked(self, query: Query, depth: int) -> tuple[Keys, dict[str, Scores], Walked | None]:
+        allowed = self.store.documents.matching_keys(query.filters)
+        vector = None if self.dense is None else self.dense.embedder.embed([query.text])[0]
+        with ExitStack() as still:
+            if self.dense is not None:
+                still.enter_context(self.dense.current())
+            still.enter_context(self.lexical.index.current())
+            found = {name: self._search(name, query, vector, depth, allowed) for name in self._plain}
+            union = np.unique(np.concatenate([keys for keys, _ in found.values()]))
+            found = self._completed(found, union, query, vector)
+            keys, scores = self._ordered(union, {name: _aligned(union, *found[name]) for name in self._plain})
+            walked = self.graph.walk(query.text, keys, scores["final"]) if self._walks and self.graph else None
+            if walked is None:
+                return keys, scores, None
+            more = np.setdiff1d(walked.best(depth, keys=allowed), union)
+            found = self._completed(found, more, query, vector)
+        union = np.union1d(union, more)
+        signals = {name: _aligned(union, *found[name]) for name in self._plain}
+        keys, scores = self._ordered(union, {**signals, "graph": walked.of(union)})
+        return keys, scores, walked
+
+    def _search(self, name: str, query: Query, vector: Any, depth: int, keys: Keys | None) -> tuple[Keys, Scores]:
+        if name == "lexical" or self.dense is None:
+            return self.lexical.rank(query, depth, keys=keys)
+        return self.dense.nearest(vector, depth, keys=keys)
+
+    def _completed(
+        self, found: Mapping[str, tuple[Keys, Scores]], wanted: Keys, query: Query, vector: Any
+    ) -> dict[str, tuple[Keys, Scores]]:
+        """What each signal found, with its scores of these keys too: every candidate is judged by every signal."""
+        completed = dict(found)
+        for name, (keys, scores) in found.items():
+            if len(more := np.setdiff1d(wanted, keys)):
+                others, values = self._search(name, query, vector, len(more), more)
+                completed[name] = np.concatenate([keys, others]), np.concatenate([scores, values])
+        return completed
+
+    def _ordered(self, keys: Keys, signals: Mapping[str, Scores]) -> tuple[Keys, dict[str, Scores]]:
+        fused = self._fuse(tuple(signals), np.array(list(signals.values())))
+        final: Scores = np.round(np.clip(fused, 0.0, 1.0), _DECIMALS)
         order = np.lexsort((keys, -final))
-        scores = {
-            name: np.where(np.isnan(signal), 0.0, signal)[order]
-            for name, signal in zip(self._signals, signals, strict=True)
-        }
+        scores = {name: np.where(np.isnan(signal), 0.0, signal)[order] for name, signal in signals.items()}
         return keys[order], {**scores, "final": final[order]}
 
-    def _fuse(self, signals: Scores) -> Scores:
-        fused = np.asarray(self.fusion(signals, [self.weights.get(name, 0.0) for name in self._signals]))
+    def _fuse(self, names: Sequence[str], signals: Scores) -> Scores:
+        fused = np.asarray(self.fusion(signals, [self.weights.get(name, 0.0) for name in names]))
         if fused.shape != signals.shape[1:] or not np.isfinite(fused).all():
             raise ConfigError(
                 f"the fusion gave an array of shape {fused.shape} for {signals.shape[1]} candidates, or not finite",
                 remedy="A fusion gives one finite score in [0, 1] a candidate.",
             )
         return fused
+
+
+def _explained(candidate: Candidate, walked: Walked | None) -> Candidate:
+    if walked is None:
+        return candidate
+    return replace(candidate, via=walked.via(int(candidate.chunk.metadata["key"]), candidate.chunk))
 
 
 def _aligned(union: Keys, keys: Keys, scores: Scores) -> Scores:

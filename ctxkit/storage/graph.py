@@ -40,6 +40,14 @@ class Graph:
 
         return self._database.read(self._tenant, work)
 
+    def exists(self) -> bool:
+        """Whether any document names an entity. Reads one row at most."""
+
+        def work(scope: Scope) -> bool:
+            return scope.first(scope.select(tables.document_graphs.c.document_id).limit(1)) is not None
+
+        return self._database.read(self._tenant, work)
+
     def get(self, document_id: str) -> DocumentGraph:
         """The counts of one document; empty for one that names no entity. Raises `NotFoundError` for none."""
         graphs, documents = tables.document_graphs, tables.documents
