@@ -1,4 +1,4 @@
-"""Where plain text may be cut: graphemes, protected blocks (code fences, table rows), sentences; and its index terms.
+"""Where plain text may be cut: graphemes, protected blocks (of `ctxkit.protected`), sentences; and its index terms.
 
 Everything here works on character offsets, takes any string (lone surrogates and NUL included) and is linear in its
 length. None of it knows a language by name; the few abbreviations are those of English prose.
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import regex
 
+from ctxkit.protected import code_fences, protected_spans, table_rows
 from ctxkit.documents import Span
 
 __all__ = [
@@ -104,87 +105,6 @@ def _long_clusters(text: str) -> tuple[list[int], list[int]]:
 def is_grapheme_boundary(text: str, position: int) -> bool:
     """Whether a cut at `position` splits no grapheme. For many positions of one text, build `Graphemes` once."""
     return Graphemes(text).around(position) is None
-
-
-# ------------------------------------------------------------------------------------------- protected blocks
-
-_FENCE_LINE = re.compile(r"^ {0,3}(?P<mark>`{3,}+|~{3,}+)(?P<info>[^\n]*)", re.MULTILINE)
-_PIPE_LINE = re.compile(r"^[^\S\n]*+(?P<row>\|[^\n]*)", re.MULTILINE)
-_DELIMITER_LINE = re.compile(r"^[^\S\n]*+:?-++:?[^\S\n]*+(?:\|[^\S\n]*+:?-++:?[^\S\n]*+)++$", re.MULTILINE)
-
-
-def code_fences(text: str) -> list[Span]:
-    """The fenced code blocks, from the opening mark to the end of the closing line; one that is never closed lasts to
-    the end of the text.
-
-    Source: CommonMark 0.31, section 4.5.
-
-    Example:
-        >>> code_fences("a\\n```\\nb\\n```\\nc")
-        [Span(start=2, end=11)]
-    """
-    if "```" not in text and "~~~" not in text:
-        return []
-    fences: list[Span] = []
-    opened, mark = -1, ""
-    for line in _FENCE_LINE.finditer(text):
-        found, info = line["mark"], line["info"]
-        if opened < 0:
-            if found[0] == "~" or "`" not in info:
-                opened, mark = line.start("mark"), found
-        elif found[0] == mark[0] and len(found) >= len(mark) and not info.strip():
-            fences.append(Span(opened, line.end("mark")))
-            opened = -1
-    if opened >= 0:
-        fences.append(Span(opened, len(text)))
-    return fences
-
-
-def table_rows(text: str) -> list[Span]:
-    """The rows of Markdown tables, without the white space around them: each line that opens with a pipe, and the rows
-    of tables written without outer pipes, which a delimiter line (`--- | ---`) gives away.
-
-    Example:
-        >>> table_rows("a\\n| b | c |\\n")
-        [Span(start=2, end=11)]
-    """
-    if "|" not in text:
-        return []
-    rows = {line.start("row"): line.start("row") + len(line["row"].rstrip()) for line in _PIPE_LINE.finditer(text)}
-    done = 0
-    for delimiter in _DELIMITER_LINE.finditer(text):
-        if delimiter.start() < done:
-            continue
-        above = text.rfind("\n", 0, max(0, delimiter.start() - 1)) + 1
-        if "|" not in text[above : max(0, delimiter.start() - 1)]:
-            continue
-        position = above
-        while position < len(text):
-            end = text.find("\n", position)
-            end = len(text) if end < 0 else end
-            line = text[position:end]
-            if "|" not in line:
-                break
-            start = position + len(line) - len(line.lstrip())
-            rows[start] = position + len(line.rstrip())
-            position = end + 1
-        done = position
-    return [Span(start, end) for start, end in sorted(rows.items())]
-
-
-def protected_spans(text: str) -> list[Span]:
-    """Code fences, and table rows outside them: sorted and disjoint. A chunk may begin or end at their edges only."""
-    fences = code_fences(text)
-    rows = table_rows(text)
-    if not fences or not rows:
-        return fences or rows
-    starts = [fence.start for fence in fences]
-    kept = list(fences)
-    for row in rows:
-        at = bisect_right(starts, row.start) - 1
-        if (at < 0 or row.start >= fences[at].end) and (at + 1 >= len(fences) or row.end <= fences[at + 1].start):
-            kept.append(row)
-    return sorted(kept)
 
 
 # ------------------------------------------------------------------------------------------------ sentences

@@ -17,7 +17,7 @@ from ctxkit.documents import Span
 from ctxkit.errors import ChunkingError
 from ctxkit.text import Graphemes
 
-__all__ = ["Cutter", "Level", "Piece"]
+__all__ = ["Cutter", "Level", "Piece", "Progress"]
 
 _CONTENT = re.compile(r"\S")
 _LINE_REST = re.compile(r"[^\S\n]*+(?:\n|\Z)")
@@ -33,6 +33,27 @@ class Piece(NamedTuple):
 
     span: Span
     tokens: int
+
+
+class Progress(NamedTuple):
+    """How far a text is cut: all that the next piece depends on, besides the text.
+
+    Args:
+        at: the text before it is done.
+        start: where the next piece begins, when that is before `at`: it repeats the end of the piece before.
+        ratio: characters a token, lately.
+        broken: the one grapheme that alone is over the limit, while we are in it.
+    """
+
+    at: int = 0
+    start: int | None = None
+    ratio: float = _FIRST_RATIO
+    broken: Span = Span(0, 0)
+
+    def shift(self, by: int) -> Progress:
+        """The same, in a text that begins `by` characters earlier."""
+        start = None if self.start is None else self.start + by
+        return Progress(self.at + by, start, self.ratio, Span(self.broken.start + by, self.broken.end + by))
 
 
 class Level(Protocol):
@@ -86,24 +107,38 @@ class Cutter:
         self._block_starts = [block.start for block in blocks]
         self._whole: dict[int, Span | None] = {}  # of the blocks looked at: with whole graphemes, if they fit
         self._graphemes = Graphemes(text)
-        self._broken = Span(0, 0)  # the one grapheme that alone is over the limit, while we are in it
+        self._broken = Progress().broken
         self._ratio = _FIRST_RATIO
+        self.looked = 0
+        """The end of the text that decisions have looked at; they might have been others if it had been another."""
         self._slack = max(0, limit - 8) // 5  # room that is not worth another count to fill up
 
     def pieces(self) -> Iterator[Piece]:
         """The pieces in order: they cover every non-blank character, and each reaches further than the one before."""
-        start = self._skip(0)
-        while start < len(self._text):
-            reach = self._reach(start, start)
-            while reach is not None:
-                if reach.end > start:
-                    yield Piece(Span(start, reach.end), reach.tokens)
-                fresh = self._skip(reach.cut)
-                if not self._overlap or fresh >= len(self._text) or reach.end <= start:
-                    break
-                start = self._overlap_start(start, reach.end)
-                reach = self._reach(start, self._content(fresh)) if start < reach.end else None
-            start = fresh
+        progress: Progress | None = Progress()
+        while progress is not None:
+            piece, progress = self.step(progress)
+            if piece is not None:
+                yield piece
+
+    def step(self, progress: Progress) -> tuple[Piece | None, Progress | None]:
+        """The next piece, and what follows on it; None for no piece this time, and None after the last.
+
+        Pure but for `looked`.
+        """
+        self._ratio, self._broken = progress.ratio, progress.broken
+        fresh = self._skip(progress.at)
+        if fresh >= len(self._text):
+            return None, None
+        start = fresh if progress.start is None else progress.start
+        reach = self._reach(start, fresh if progress.start is None else self._content(fresh))
+        if reach is None:  # nothing new fits behind what would be repeated
+            return None, Progress(progress.at, None, self._ratio, self._broken)
+        if reach.end <= start:
+            return None, Progress(reach.cut, None, self._ratio, self._broken)
+        piece = Piece(Span(start, reach.end), reach.tokens)
+        again = self._overlap_start(start, reach.end) if self._overlap else reach.end
+        return piece, Progress(reach.cut, again if again < reach.end else None, self._ratio, self._broken)
 
     # ------------------------------------------------------------------------------------------ one piece
 
@@ -119,7 +154,9 @@ class Cutter:
         attempt = 0
         while True:  # each turn brings `best` and `too_far` nearer to each other
             attempt += 1
-            guess = min(max(guess, after + 1), too_far - 1, size)
+            guess = min(max(guess, after + 1), too_far - 1)
+            self._look(guess)
+            guess = min(guess, size)
             cut = self._cut_before(start, after, guess)
             if cut is None:
                 cut = self._cut_after(after)
@@ -203,22 +240,39 @@ class Cutter:
     def _may_cut(self, position: int) -> bool:
         return self._floor(position) == position and self._whole_block(position) is None
 
-    def _floor(self, position: int) -> int:
+    def _look(self, end: int) -> None:
+        if end > self.looked:
+            self.looked = end
+
+    def _grapheme(self, position: int) -> Span | None:
+        """The grapheme that `position` is inside of, unless it is the one that is broken up."""
         cluster = self._graphemes.around(position)
-        return position if cluster is None or cluster == self._broken else cluster.start
+        if cluster is None or cluster == self._broken:
+            return None
+        self._look(cluster.end)
+        return cluster
+
+    def _floor(self, position: int) -> int:
+        cluster = self._grapheme(position)
+        return position if cluster is None else cluster.start
 
     def _ceil(self, position: int) -> int:
-        cluster = self._graphemes.around(position)
-        return position if cluster is None or cluster == self._broken else cluster.end
+        cluster = self._grapheme(position)
+        return position if cluster is None else cluster.end
 
     def _whole_block(self, position: int) -> Span | None:
         """The block that `position` is inside of and that fits: it must stay whole."""
         at = bisect_right(self._block_starts, position - 1) - 1
         if at < 0 or position >= self._blocks[at].end:
             return None
+        if self._blocks[at].start < 0:  # it began before this part of the text, and was cut there
+            return None
         if at not in self._whole:
             block = Span(self._graphemes.floor(self._blocks[at].start), self._graphemes.ceil(self._blocks[at].end))
-            self._whole[at] = block if self._count(block.slice(self._text)) <= self._limit else None
+            tokens = self._count(block.slice(self._text))
+            if tokens <= self._limit + self._limit // 8 + 16:  # what is further over stays so, whatever follows on it
+                self._look(block.end)
+            self._whole[at] = block if tokens <= self._limit else None
         return self._whole[at]
 
     # ----------------------------------------------------------------------------------------- white space
@@ -226,7 +280,9 @@ class Cutter:
     def _content(self, position: int) -> int:
         """The first character at or after `position` that is not blank; the length of the text where there is none."""
         found = _CONTENT.search(self._text, position)
-        return len(self._text) if found is None else found.start()
+        content = len(self._text) if found is None else found.start()
+        self._look(content)
+        return content
 
     def _skip(self, position: int) -> int:
         """Where the next piece begins: blank lines are skipped, the indentation of its first line is not."""
@@ -256,6 +312,7 @@ class Cutter:
             return end, tokens
         found = _LINE_REST.match(self._text, end)
         further = found.end() if found else end
+        self._look(further)
         if further == end:
             return end, tokens
         more = self._count(self._text[start:further])

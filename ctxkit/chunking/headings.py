@@ -9,13 +9,16 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ctxkit.documents import Span
+from ctxkit.protected import LONGEST_MARK_LINE
 
-__all__ = ["Headings", "html_headings", "markdown_headings"]
+__all__ = ["Heading", "Headings", "Tag", "html_headings", "html_tags", "markdown_headings", "paired"]
 
 _LONGEST = 200
 
 
-class _Heading(NamedTuple):
+class Heading(NamedTuple):
+    """Where a heading begins, how deep it is, and its text."""
+
     start: int
     depth: int
     title: str
@@ -27,10 +30,10 @@ class Headings:
     A heading belongs to its own section. Building is linear, a lookup logarithmic.
     """
 
-    def __init__(self, headings: Iterator[_Heading] | None = None) -> None:
+    def __init__(self, headings: Iterator[Heading] | None = None) -> None:
         self._starts: list[int] = []
         self._paths: list[tuple[str, ...]] = []
-        stack: list[_Heading] = []
+        stack: list[Heading] = []
         for heading in headings or ():
             while stack and stack[-1].depth >= heading.depth:
                 stack.pop()
@@ -51,35 +54,60 @@ _ATX = re.compile(
 _CLOSING_MARKS = re.compile(r"(?:^|[ \t]+)#+[ \t]*$")
 
 
-def markdown_headings(text: str, fences: Sequence[Span]) -> Iterator[_Heading]:
-    """The ATX (`# Title`) and setext (underlined) headings outside the fences.
+def markdown_headings(text: str, fences: Sequence[Span], start: int = 0, end: int | None = None) -> Iterator[Heading]:
+    """The ATX (`# Title`) and setext (underlined) headings outside the fences, of the lines in `[start, end)`.
 
     Source: CommonMark 0.31, sections 4.2 and 4.3.
     """
     starts = [fence.start for fence in fences]
-    for found in _ATX.finditer(text):
+    for found in _ATX.finditer(text, start, len(text) if end is None else end):
+        if found.end() - found.start() > LONGEST_MARK_LINE:
+            continue
         at = bisect_right(starts, found.end()) - 1
         if at >= 0 and found.start() < fences[at].end:
             continue
         if found["marks"]:
             title = _CLOSING_MARKS.sub("", (found["title"] or "").rstrip()[-4 * _LONGEST :]).strip()
-            yield _Heading(found.start(), len(found["marks"]), title[:_LONGEST])
+            yield Heading(found.start(), len(found["marks"]), title[:_LONGEST])
         else:
-            yield _Heading(found.start(), 1 if found["one"] else 2, found["line"].strip()[:_LONGEST])
+            yield Heading(found.start(), 1 if found["one"] else 2, found["line"].strip()[:_LONGEST])
 
 
-_HTML_TAG = re.compile(r"<(?P<close>/?)h(?P<depth>[1-6])\b[^<>]*>", re.IGNORECASE)
+_HTML_TAG = re.compile(r"<(?P<close>/?)h(?P<depth>[1-6])\b[^<>]{0,1000}>", re.IGNORECASE)
 _ANY_TAG = re.compile(r"<[^<>]*>")
 
 
-def html_headings(text: str) -> Iterator[_Heading]:
-    """The `<h1>` to `<h6>` elements that are closed, their text without tags."""
-    opened: re.Match[str] | None = None
-    for tag in _HTML_TAG.finditer(text):
-        if not tag["close"]:
-            opened = tag
-        elif opened is not None and opened["depth"] == tag["depth"]:
-            inner = text[opened.end() : min(tag.start(), opened.end() + 10 * _LONGEST)]
-            title = " ".join(html.unescape(_ANY_TAG.sub(" ", inner)).split())
-            yield _Heading(opened.start(), int(tag["depth"]), title[:_LONGEST])
-            opened = None
+class Tag(NamedTuple):
+    """An opening or closing tag of a heading."""
+
+    start: int
+    end: int
+    depth: str
+    closes: bool
+
+
+def html_tags(text: str, start: int = 0) -> Iterator[Tag]:
+    """The tags of headings that begin at or after `start`."""
+    for found in _HTML_TAG.finditer(text, start):
+        yield Tag(found.start(), found.end(), found["depth"], bool(found["close"]))
+
+
+def html_headings(text: str) -> Iterator[Heading]:
+    """The `<h1>` to `<h6>` elements that are closed soon enough, their text without tags."""
+    opened: Tag | None = None
+    for tag in html_tags(text):
+        heading, opened = paired(text, opened, tag)
+        if heading is not None:
+            yield heading
+
+
+def paired(text: str, opened: Tag | None, tag: Tag) -> tuple[Heading | None, Tag | None]:
+    """The heading that `tag` closes, and the tag that is open after it."""
+    if not tag.closes:
+        return None, tag
+    if opened is None or opened.depth != tag.depth:
+        return None, opened
+    if tag.end - opened.start > LONGEST_MARK_LINE:
+        return None, None
+    title = " ".join(html.unescape(_ANY_TAG.sub(" ", text[opened.end : tag.start])).split())
+    return Heading(opened.start, int(tag.depth), title[:_LONGEST]), None

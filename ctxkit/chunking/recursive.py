@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from ctxkit.checking import check_able
 from ctxkit.chunking.cutting import Cutter
 from ctxkit.chunking.headings import Headings, html_headings, markdown_headings
 from ctxkit.chunking.separators import PRESETS, levels, preset_of
-from ctxkit.documents import Chunk, Document
+from ctxkit.chunking.stream import CutStream
+from ctxkit.documents import Chunk, Document, Span
 from ctxkit.errors import ConfigError
 from ctxkit.protocols import TokenCounter
 from ctxkit.text import code_fences, protected_spans
@@ -58,20 +60,32 @@ class RecursiveChunker:
     def chunk(self, document: Document) -> Iterator[Chunk]:
         """The chunks in order; none for a blank document."""
         text = document.text
-        preset = preset_of(document) if self.preset == "auto" else self.preset
-        separators = levels(preset, document)
-        cutter = Cutter(
+        headings = headings_of(text, self._preset_of(document))
+        for span, tokens in self._cutter(document, text, protected_spans(text)).pieces():
+            yield Chunk.of(document, span, tokens, heading_path=headings.at(span.start))
+
+    def open(self, document: Document) -> CutStream:
+        """A stream that takes the text in pieces of any size and gives the chunks that `chunk` gives for the whole.
+
+        Args:
+            document: id, source and metadata of what will arrive; its own text is not read.
+        """
+        return CutStream(document, self._preset_of(document), partial(self._cutter, document))
+
+    def _preset_of(self, document: Document) -> str:
+        return preset_of(document) if self.preset == "auto" else self.preset
+
+    def _cutter(self, document: Document, text: str, blocks: Sequence[Span]) -> Cutter:
+        separators = levels(self._preset_of(document), document)
+        return Cutter(
             text,
             count=self.counter.count,
             limit=self.max_tokens,
             overlap=self.overlap,
             levels=separators,
             overlap_levels=separators,
-            blocks=protected_spans(text),
+            blocks=blocks,
         )
-        headings = headings_of(text, preset)
-        for span, tokens in cutter.pieces():
-            yield Chunk.of(document, span, tokens, heading_path=headings.at(span.start))
 
 
 def headings_of(text: str, preset: str) -> Headings:
