@@ -56,7 +56,7 @@ def assemble(
     fitted; then retrieval is asked, told its room; then the best candidates that fit are taken; then the whole is
     counted as the target model counts it, and the least valuable items leave until it fits. Every item that is left
     out is in the trace with its reason. The same arguments give the same prompt, byte for byte. Of every text, each
-    lone surrogate becomes U+FFFD, so that what is counted is what is sent.
+    lone surrogate becomes U+FFFD, so that what is counted is what is sent; in a payload it is an error.
 
     Args:
         query: the question; `room` is set before candidates are asked for.
