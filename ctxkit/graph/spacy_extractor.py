@@ -18,7 +18,7 @@ from ctxkit.errors import ConfigError, MissingExtraError
 from ctxkit.graph.windows import windows
 from ctxkit.settings import require
 
-__all__ = ["SpacyExtractor", "installed_models"]
+__all__ = ["SpacyExtractor", "installed_models", "loaded_model"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class SpacyExtractor:
     Args:
         model: the name of an installed model, such as `en_core_web_sm`; a package whose name begins with it will do.
         labels: which labels to keep; None for all that the model has.
-        batch_size: windows a batch; texts are read ahead by so much at most.
+        batch_size: windows a batch; the first answer comes after one, and four are read ahead at most.
         window: characters of a window.
         overlap: characters that two windows share where no blank line parts them.
 
@@ -93,9 +93,11 @@ class SpacyExtractor:
 
     def _read(self, texts: Iterable[str], pipeline: _Pipeline, kept: frozenset[str]) -> Iterator[Sequence[Entity]]:
         jobs = self._jobs(texts)
-        while batch := list(itertools.islice(jobs, self.batch_size)):
+        ahead = self.batch_size
+        while batch := list(itertools.islice(jobs, ahead)):
+            ahead = min(2 * ahead, _BATCHES_AHEAD * self.batch_size)
             full = [job for job in batch if job.span.length]
-            found = pipeline.find([job.span.slice(job.reading.text) for job in full], kept)
+            found = pipeline.find([job.span.slice(job.reading.text) for job in full], kept, self.batch_size)
             for job, entities in zip(full, found, strict=True):
                 job.reading.add(job.span, entities)
             for job in batch:
@@ -114,6 +116,7 @@ class SpacyExtractor:
             yield _Job(reading, span, last=True)
 
 
+_BATCHES_AHEAD = 4
 _BLANK_LINE = re.compile(r"\s*\n\s*\n\s*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _Named = tuple[int, int, str]
@@ -160,25 +163,31 @@ class _Pipeline:
     """A loaded model with the components that find entities, and the lock it is used under."""
 
     def __init__(self, nlp: Any) -> None:
-        self._nlp = nlp
+        self.nlp = nlp
         self._lock = threading.Lock()
         self.labels = frozenset(nlp.pipe_labels.get("ner", ()))
 
-    def find(self, texts: Sequence[str], kept: frozenset[str]) -> list[list[_Named]]:
+    def find(self, texts: Sequence[str], kept: frozenset[str], batch_size: int) -> list[list[_Named]]:
         if not texts:
             return []
         readable = [_SURROGATE.sub("\ufffd", text) for text in texts]  # spaCy encodes each word as UTF-8
-        # The zone frees the words that the model meets, or its vocabulary would grow with the text.
-        with self._lock, self._nlp.memory_zone():
+        # The zone frees the words that the model met, or its vocabulary would grow with the text. Words that it meets
+        # again cost time again, so that a zone lasts several batches.
+        with self._lock, self.nlp.memory_zone():
             return [
                 [(entity.start_char, entity.end_char, entity.label_) for entity in doc.ents if entity.label_ in kept]
-                for doc in self._nlp.pipe(readable, batch_size=len(readable))
+                for doc in self.nlp.pipe(readable, batch_size=batch_size)
             ]
 
 
 def installed_models() -> list[str]:
     """The names of the spaCy models that are installed, sorted; spaCy itself is not loaded for it."""
     return sorted({point.name for point in entry_points(group="spacy_models")})
+
+
+def loaded_model(model: str) -> Any:
+    """The process's spaCy pipeline of that model, with the components that find entities alone."""
+    return _pipeline(model).nlp
 
 
 def _package(model: str) -> str:
