@@ -32,6 +32,9 @@ def ingest(
     max_tokens: int = typer.Option(256, help="The most tokens of a chunk."),
     overlap: int = typer.Option(0, help="The tokens that neighbours share."),
     embedder: str = EmbedderOption,
+    extractor: str = typer.Option(
+        "none", help="Finds the entities of the graph: none, or the name of a registered extractor."
+    ),
     prune: bool = typer.Option(False, help="Also delete documents under the paths whose files are gone."),
     name: str = typer.Option("stdin.txt", help="The source name of standard input; its ending decides the format."),
     store: str | None = StoreOption,
@@ -48,9 +51,10 @@ def ingest(
     from ctxkit.reading import read_bytes
     from ctxkit.registry import create
 
-    parts: dict[str, Any] = {"chunker": create("chunker", chunker, max_tokens=max_tokens, overlap=overlap)}
+    sizes = {"max_tokens": max_tokens, "overlap": overlap} if overlap else {"max_tokens": max_tokens}
+    parts: dict[str, Any] = {"chunker": create("chunker", chunker, **sizes)}
     with (
-        ContextEngine.open(store, tenant=tenant, embedder=embedder, **parts) as engine,
+        ContextEngine.open(store, tenant=tenant, embedder=embedder, extractor=extractor, **parts) as engine,
         progress("Reading", quiet=as_json) as step,
     ):
 

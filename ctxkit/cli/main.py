@@ -14,6 +14,7 @@ from ctxkit.cli import (
     benching,
     chunking,
     experiments,
+    graph,
     ingesting,
     models,
     payloads,
@@ -66,6 +67,7 @@ app.add_typer(models.app, name="models")
 app.add_typer(templates.app, name="templates")
 app.add_typer(payloads.app, name="payloads")
 app.add_typer(sessions.app, name="sessions")
+app.add_typer(graph.app, name="graph")
 app.add_typer(experiments.app, name="experiments")
 
 

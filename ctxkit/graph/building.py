@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from ctxkit.graph.aliases import normalise, resolve
 from ctxkit.graph.nodes import Node
 from ctxkit.storage.graph_rows import DocumentGraph, counts_of
 
-__all__ = ["GRAPH_VERSION", "NEAR", "UNNAMED", "document_graph", "graphs_of_chunks", "links_of"]
+__all__ = ["GRAPH_VERSION", "NEAR", "UNNAMED", "Named", "document_graph", "graphs_of_chunks", "links_of", "named_in"]
 
 NEAR = 8
 """An entity is linked to the last `NEAR` others that were named before it in its chunk.
@@ -38,16 +39,17 @@ def document_graph(text: str, chunks: Sequence[Chunk], keys: Sequence[int] = ())
     """
     if not any(chunk.entities for chunk in chunks):
         return DocumentGraph.empty()
-    named, pairs = _resolved(text, chunks)
-    nodes = sorted({*(node for chunk in named for node in chunk), *(node for pair in pairs for node in pair)})
+    named = named_in(text, chunks)
+    mentioned = (node for chunk in named.chunks for _, node in chunk)
+    nodes = sorted({*mentioned, *(node for pair in named.aliases for node in pair)})
     place = {node: index for index, node in enumerate(nodes)}
     mentions: list[tuple[int, int, int]] = []
     links: Counter[tuple[int, int]] = Counter()
-    for ordinal, chunk in enumerate(named):
-        sequence = [place[node] for node in chunk]
+    for ordinal, chunk in enumerate(named.chunks):
+        sequence = [place[node] for _, node in chunk]
         mentions += [(ordinal, node, times) for node, times in sorted(Counter(sequence).items())]
         links.update(links_of(sequence))
-    aliases = sorted({(min(a, b), max(a, b)) for a, b in ((place[x], place[y]) for x, y in pairs) if a != b})
+    aliases = sorted({(min(a, b), max(a, b)) for a, b in ((place[x], place[y]) for x, y in named.aliases) if a != b})
     return DocumentGraph(
         nodes=tuple((node.name, node.label) for node in nodes),
         mentions=counts_of(mentions, 3),
@@ -101,12 +103,27 @@ def _pasted(chunks: Sequence[Chunk]) -> str:
     return "".join(pieces)
 
 
-def _resolved(text: str, chunks: Sequence[Chunk]) -> tuple[list[list[Node]], Sequence[tuple[Node, Node]]]:
-    """For each chunk the entities that it names, in reading order, and the pairs that are one thing."""
+class Named(NamedTuple):
+    """Who is named where in a document.
+
+    Args:
+        chunks: for each chunk its mentions with what they name, in reading order.
+        aliases: the pairs of nodes that are one thing.
+        displays: how the document writes the name of each node.
+    """
+
+    chunks: list[list[tuple[Entity, Node]]]
+    aliases: Sequence[tuple[Node, Node]]
+    displays: Mapping[Node, str]
+
+
+def named_in(text: str, chunks: Sequence[Chunk]) -> Named:
+    """Find out what the entities of a document's chunks name. Linear."""
     ordered = [sorted(filter(_is_name, chunk.entities), key=_reading_order) for chunk in chunks]
     resolution = resolve([entity for found in ordered for entity in found], text)
     nodes = iter(resolution.nodes)
-    return [list(islice(nodes, len(found))) for found in ordered], resolution.aliases
+    pairs = [list(zip(found, islice(nodes, len(found)), strict=True)) for found in ordered]
+    return Named(pairs, resolution.aliases, resolution.displays)
 
 
 def _is_name(entity: Entity) -> bool:
