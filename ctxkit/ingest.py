@@ -7,11 +7,11 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.checking import check_kind
+from ctxkit.chunking import StreamableChunker, StreamingChunker
 from ctxkit.documents import Chunk, Document, content_hash
 from ctxkit.errors import CtxkitError, NotFoundError
 from ctxkit.graph.building import GRAPH_VERSION, document_graph
@@ -26,6 +26,9 @@ __all__ = ["IngestReport", "Ingestion", "below", "recipe", "vanished"]
 
 BATCH = 32
 """Documents that are chunked and embedded together; each is still committed alone."""
+
+LARGE = 1_000_000
+"""Characters: so many are a batch of their own, and a longer document is chunked as a stream."""
 
 
 @dataclass(slots=True)
@@ -98,7 +101,7 @@ class Ingestion:
                     report.unchanged += 1
                     self._progress(document, report)
                     continue
-                chunked.append((document, list(self.chunker.chunk(document))))
+                chunked.append((document, list(self._chunks(document))))
             except CtxkitError as error:
                 report.failed.append((document.source or document.id, str(error)))
         chunked = self._tagged(chunked, report)
@@ -121,6 +124,11 @@ class Ingestion:
                 report.added += 1
             report.chunks += len(chunks)
             self._progress(document, report)
+
+    def _chunks(self, document: Document) -> Iterator[Chunk]:
+        if len(document.text) >= LARGE and isinstance(self.chunker, StreamableChunker):
+            return StreamingChunker(chunker=self.chunker).chunk(document)
+        return self.chunker.chunk(document)
 
     def _tagged(
         self, chunked: list[tuple[Document, list[Chunk]]], report: IngestReport
@@ -242,6 +250,14 @@ def _parameter(value: Any) -> Any:
 
 
 def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    iterator = iter(items)
-    while batch := list(islice(iterator, size)):
+    """At most `size` items together, and not many large ones."""
+    batch: list[Any] = []
+    characters = 0
+    for item in items:
+        batch.append(item)
+        characters += len(item.text) if isinstance(item, Document) else 0
+        if len(batch) >= size or characters >= LARGE:
+            yield batch
+            batch, characters = [], 0
+    if batch:
         yield batch

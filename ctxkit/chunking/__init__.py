@@ -3,5 +3,13 @@
 from ctxkit.chunking.recursive import RecursiveChunker
 from ctxkit.chunking.semantic_graph import SemanticGraphChunker
 from ctxkit.chunking.sentence import SentenceChunker
+from ctxkit.chunking.streaming import ChunkStream, StreamableChunker, StreamingChunker
 
-__all__ = ["RecursiveChunker", "SemanticGraphChunker", "SentenceChunker"]
+__all__ = [
+    "ChunkStream",
+    "RecursiveChunker",
+    "SemanticGraphChunker",
+    "SentenceChunker",
+    "StreamableChunker",
+    "StreamingChunker",
+]

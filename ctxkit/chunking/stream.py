@@ -26,6 +26,7 @@ __all__ = ["CutStream"]
 _BEHIND = 512  # characters before a piece that decisions about it may read
 _LINE_BEHIND = 8192  # how far before those the line they are on may begin
 _AHEAD = 32  # characters after a place to cut that tell whether it is one
+_PLAIN = re.compile(r"\s*+[^\s`~#|:=-]")  # the beginning of a line that is no fence, heading, row or delimiter
 _NOT_A_MARK = re.compile(r"[^-=:|\s]")
 
 
@@ -50,13 +51,13 @@ class _Line(NamedTuple):
 class _Part:
     """The part of a document that is in memory, and what is known of it."""
 
-    def __init__(self, text: str, line: _Line, *, final: bool) -> None:
+    def __init__(self, text: str, line: _Line, *, underlined: bool, final: bool) -> None:
         first = 0  # where the first whole line begins
         if line.inside:
             first = text.find("\n") + 1 or len(text)
         self.text = text
         self.last = text.rfind("\n") + 1
-        self.certain = len(text) if final else self._certain(first)
+        self.certain = len(text) if final else self._certain(first, underlined)
         self.fences: list[Fence] = marked_fences(text, first, line.fence)
         row, table = line.row, line.table
         if line.inside:
@@ -67,17 +68,20 @@ class _Part:
         if row:
             self.rows.insert(0, Span(-1, len(text[:first].rstrip())))
         rows = self.rows
-        if not final and first <= self.last < len(text) and "|" in text[self.last :]:
-            # The line is not all here, and may turn out to be the header of a table.
+        if not final and first <= self.last < len(text):
+            # The line is not all here, and may turn out to be a row of a table.
             start = len(text) - len(text[self.last :].lstrip())
             if not rows or rows[-1].start < start:
                 rows = [*rows, Span(start, len(text))]
         self.blocks = with_rows_outside([fence.span for fence in self.fences], rows)
 
-    def _certain(self, first: int) -> int:
-        """Up to where more text cannot change what a line means."""
+    def _certain(self, first: int, underlined: bool) -> int:
+        """Up to where more text cannot change what a line means, but for making it a row.
+
+        `underlined`: whether any line may be a heading, once a line of dashes follows.
+        """
         text, last = self.text, self.last
-        if len(text) - last > LONGEST_MARK_LINE or first > last:
+        if len(text) - last > LONGEST_MARK_LINE or first > last or (not underlined and _PLAIN.match(text, last)):
             return len(text)
         return last if _NOT_A_MARK.search(text, last) else text.rfind("\n", 0, max(0, last - 1)) + 1
 
@@ -137,6 +141,11 @@ class CutStream:
         self._finished = True
         return self._advance(final=True)
 
+    @property
+    def held(self) -> int:
+        """The characters of text that are in memory."""
+        return self._length
+
     def _check_open(self) -> None:
         if self._finished:
             raise ConfigError("this stream is finished", remedy="Open another one for another text.")
@@ -144,7 +153,7 @@ class CutStream:
     def _advance(self, *, final: bool) -> list[Chunk]:
         self._text = "".join([self._text, *self._pieces])
         self._pieces.clear()
-        part = _Part(self._text, self._line, final=final)
+        part = _Part(self._text, self._line, underlined=self._preset == "markdown", final=final)
         certain = part.certain - (0 if final else _AHEAD)
         headings_to = self._headings.scan(part, self._begin, final=final)
         cutter = self._make(part.text, part.blocks)

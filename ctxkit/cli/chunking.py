@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
+from typing import Any
 
 import typer
 
@@ -20,19 +22,29 @@ def chunk(
     name: str = typer.Option("stdin.txt", help="The source name of standard input; its ending decides the format."),
     as_json: bool = JsonOption,
 ) -> None:
-    """Cut a file into chunks and print them; nothing is stored.
+    """Cut a file into chunks and print them; nothing is stored. Standard input is cut while it arrives.
 
     Example: ctxkit chunk README.md --chunker recursive --max-tokens 256 --json
     """
-    from ctxkit.reading import read_bytes, read_file
+    from ctxkit.chunking import StreamableChunker, StreamingChunker
+    from ctxkit.reading import read_file, read_stream
     from ctxkit.registry import create
     from ctxkit.tokens import get_counter
 
-    parts = {"max_tokens": max_tokens, "overlap": overlap, "counter": get_counter(encoding)}
+    parts: dict[str, Any] = {"max_tokens": max_tokens, "counter": get_counter(encoding)}
+    if overlap:
+        parts["overlap"] = overlap
     cutter = create("chunker", chunker, **parts)
-    document = read_bytes(sys.stdin.buffer.read(), source=name) if file == "-" else read_file(file)
+    if file == "-":
+        head, text = read_stream(sys.stdin.buffer, source=name)
+        if isinstance(cutter, StreamableChunker):
+            pieces = StreamingChunker(chunker=cutter).stream(text, head)
+        else:
+            pieces = cutter.chunk(replace(head, text="".join(text)))
+    else:
+        pieces = cutter.chunk(read_file(file))
     count = tokens = 0
-    for piece in cutter.chunk(document):
+    for piece in pieces:
         count += 1
         tokens += piece.token_count
         if as_json:
@@ -47,6 +59,7 @@ def chunk(
                         for entity in piece.entities
                     ],
                     "heading_path": list(piece.heading_path),
+                    "context": piece.context,
                 }
             )
             continue

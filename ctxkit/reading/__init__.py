@@ -7,6 +7,7 @@ from ctxkit.reading.formats import Format, detect
 from ctxkit.reading.html import HtmlReader
 from ctxkit.reading.outcomes import Failed, NothingToRead, Skipped
 from ctxkit.reading.pdf import PdfReader
+from ctxkit.reading.streaming import read_stream
 from ctxkit.reading.text import CodeReader, MarkdownReader, TextReader
 from ctxkit.reading.walking import source_of, walk
 
@@ -28,6 +29,7 @@ __all__ = [
     "read_bytes",
     "read_file",
     "read_paths",
+    "read_stream",
     "source_of",
     "walk",
 ]
