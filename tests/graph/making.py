@@ -12,7 +12,7 @@ from ctxkit.documents import Chunk, Document, Entity, Span
 from ctxkit.graph import EntityGraph
 from ctxkit.storage import Store
 
-fewer = settings(max_examples=max(20, settings().max_examples // 5))
+fewer = settings(max_examples=max(20, settings().max_examples // 10))
 """For properties of whole graphs, which are made of many small cases each."""
 
 NAMES = ["Tim Cook", "Cook", "Ada", "Ada Lovelace", "WHO", "World Health Organization", "Paris", "巴黎", "three", "x"]
