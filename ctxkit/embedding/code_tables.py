@@ -31,14 +31,11 @@ _TINY = float(np.finfo(np.float32).tiny)
 component of 17 the widest table spans 15 * 17 = 255, faiss's own rounding does nothing, and the sums are exact."""
 
 
-def whole_numbers(vector: NDArray[np.float32], width: int) -> NDArray[np.float32] | None:
-    """The query as integers from -17 to 17, one of them at an end, whose sizes sum to at most 4,369; with zeros up to
-    `width`. None for a query of zeros.
+def whole_numbers(vector: NDArray[np.float32]) -> NDArray[np.float32] | None:
+    """The query as integers from -17 to 17, one of them at an end, whose sizes sum to at most 4,369; None for zeros.
 
     Where the sum would be larger (above about a thousand dimensions) all but the largest component become smaller.
     """
-    if len(vector) < width:
-        vector = np.concatenate([vector, np.zeros(width - len(vector), dtype=np.float32)])
     sizes = np.abs(vector)
     top = int(sizes.argmax())
     peak = float(sizes[top])
@@ -46,7 +43,7 @@ def whole_numbers(vector: NDArray[np.float32], width: int) -> NDArray[np.float32
         return None
     # Rounding adds at most a half to a component, and at most doubles it.
     room = _SUM - _PEAK
-    factor = min(_PEAK / peak, max(room - width / 2, room / 2) / float(sizes.sum()))
+    factor = min(_PEAK / peak, max(room - len(vector) / 2, room / 2) / float(sizes.sum()))
     whole: NDArray[np.float32] = np.rint(vector * np.float32(factor))
     whole[top] = math.copysign(_PEAK, float(vector[top]))
     return whole
@@ -216,7 +213,7 @@ def works() -> bool:
     """Whether this faiss lays out and sums codes as `FastScanTable` does, tried on 40 rows of 64 components."""
     generator = np.random.default_rng(0)
     codes = generator.integers(0, 16, (40, 64), dtype=np.uint8)
-    whole = whole_numbers(generator.standard_normal(64).astype(np.float32), 64)
+    whole = whole_numbers(generator.standard_normal(64).astype(np.float32))
     if whole is None:
         return False
     truth = (codes.astype(np.float32) - ZERO_POINT) @ whole

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ctxkit.embedding.files import read_arrays, write_arrays
+from ctxkit.embedding.files import map_arrays, write_arrays
 from ctxkit.settings import cache_dir
 
 if TYPE_CHECKING:
@@ -43,6 +43,9 @@ class DerivedIndex(ABC):
         kind: names the index in its file's name.
         recipe: names everything that its content depends on beside the chunks.
     """
+
+    mapped: tuple[str, ...] = ()
+    """The arrays of the copy that stay on disk and are read from there."""
 
     def __init__(self, store: Store, *, kind: str, recipe: str) -> None:
         self.store = store
@@ -73,6 +76,11 @@ class DerivedIndex(ABC):
     @abstractmethod
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Take over the content of a copy. Raises `KeyError` or `ValueError` when it is none."""
+
+    def save(self) -> None:
+        """Write the copy now, for the next start; changes of the store do it when there are enough of them."""
+        with self.current():
+            self._save()
 
     @contextmanager
     def current(self) -> Iterator[None]:
@@ -112,7 +120,7 @@ class DerivedIndex(ABC):
     def _load(self, revision: int) -> None:
         self.clear()
         self._known = np.zeros(0, dtype=np.int64)
-        content = read_arrays(self.path) if self.path is not None else None
+        content = map_arrays(self.path, mapped=self.mapped) if self.path is not None else None
         if content is None:
             return
         arrays, header = content

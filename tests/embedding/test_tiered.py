@@ -34,12 +34,12 @@ class TestWithoutFaiss(VectorIndexConformance):
         return TieredIndex(dimension)
 
 
-def some_vectors(count: int, dimension: int = 40, seed: int = 3) -> np.ndarray:
+def some_vectors(count: int, dimension: int = 192, seed: int = 3) -> np.ndarray:
     vectors = np.random.default_rng(seed).standard_normal((count, dimension)).astype(np.float32)
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)
 
 
-def filled(count: int, dimension: int = 40, **options: object) -> TieredIndex:
+def filled(count: int, dimension: int = 192, **options: object) -> TieredIndex:
     index = TieredIndex(dimension, **options)  # type: ignore[arg-type]
     index.add(np.arange(count, dtype=np.int64), some_vectors(count, dimension))
     return index
@@ -62,13 +62,13 @@ class AgainstADictionary(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.index = TieredIndex(40, hot_share=0.3)
+        self.index = TieredIndex(192, hot_share=0.3)
         self.truth: dict[int, int] = {}
 
     @rule(keys=KEYS, first=st.integers(0, 5))
     def add(self, keys: list[int], first: int) -> None:
         chosen = [(first + key) % 6 for key in keys]
-        self.index.add(np.array(keys, dtype=np.int64), PALETTE[chosen].reshape(-1, 40))
+        self.index.add(np.array(keys, dtype=np.int64), PALETTE[chosen].reshape(-1, 192))
         self.truth |= dict(zip(keys, chosen, strict=True))
 
     @rule(keys=KEYS)
@@ -98,7 +98,7 @@ class AgainstADictionary(RuleBasedStateMachine):
 
     @rule(saved=saved)
     def load(self, saved: tuple[Path, dict[int, int]]) -> None:
-        loaded = load_tiered(saved[0], 40, hot_share=0.3)
+        loaded = load_tiered(saved[0], 192, hot_share=0.3)
         assert loaded is not None
         self.index, self.truth = loaded[0], dict(saved[1])
 
@@ -108,7 +108,7 @@ class AgainstADictionary(RuleBasedStateMachine):
         assert keys.tolist() == sorted(self.truth)
         assert len(self.index) == len(self.truth)
         assert np.isin(self.index.hot, keys).all()
-        truth = PALETTE[[self.truth[key] for key in keys.tolist()]].reshape(-1, 40)
+        truth = PALETTE[[self.truth[key] for key in keys.tolist()]].reshape(-1, 192)
         np.testing.assert_array_equal(self.index.vectors(keys), truth.astype(np.float16).astype(np.float32))
 
 
@@ -131,6 +131,7 @@ def test_results_do_not_depend_on_what_was_asked_before(
         monkeypatch.setattr(tiered, "open_table", BlockTable)
     fresh, used = filled(400, hot_share=share), filled(400, hot_share=share)
     queries = some_vectors(30, seed=8)
+    assert not fresh._uneven
     for query in np.random.default_rng(1).choice(30, 200):
         used.search(queries[query], 7)
     used.settle()
@@ -148,6 +149,7 @@ def test_both_scans_give_the_same_results(monkeypatch: pytest.MonkeyPatch) -> No
         by_numpy = filled(300, dimension)
         monkeypatch.undo()
         for query in some_vectors(20, dimension, seed=5):
+            assert by_faiss._uneven == by_numpy._uneven == (dimension < 100)
             assert same(by_faiss.search(query, 10), by_numpy.search(query, 10))
             even = np.arange(0, 300, 2)
             assert same(by_faiss.search(query, 10, keys=even), by_numpy.search(query, 10, keys=even))
@@ -171,7 +173,7 @@ def test_the_nearest_are_found() -> None:
 
 def test_the_order_of_adding_does_not_matter() -> None:
     vectors = some_vectors(300)
-    at_once, one_by_one = TieredIndex(40), TieredIndex(40)
+    at_once, one_by_one = TieredIndex(192), TieredIndex(192)
     at_once.add(np.arange(300), vectors)
     for part in np.split(np.random.default_rng(0).permutation(300), 25):
         one_by_one.add(part, vectors[part])
@@ -180,10 +182,10 @@ def test_the_order_of_adding_does_not_matter() -> None:
 
 
 def test_equal_vectors_come_in_the_order_of_their_keys() -> None:
-    index = TieredIndex(40)
+    index = TieredIndex(192)
     index.add(np.random.default_rng(0).permutation(900).astype(np.int64), np.repeat(some_vectors(1), 900, axis=0))
     assert index.search(some_vectors(1)[0], 7)[0].tolist() == list(range(7))
-    assert index.search(np.zeros(40, dtype=np.float32), 3)[0].tolist() == [0, 1, 2]
+    assert index.search(np.zeros(192, dtype=np.float32), 3)[0].tolist() == [0, 1, 2]
 
 
 def test_sparse_vectors_and_vectors_of_all_lengths_are_found() -> None:
@@ -197,6 +199,7 @@ def test_sparse_vectors_and_vectors_of_all_lengths_are_found() -> None:
     vectors[700:] = 0
     index = TieredIndex(64)
     index.add(np.arange(800), vectors)
+    assert index._uneven
     for query in some_vectors(30, 64):
         truth = np.round(vectors.astype(np.float16).astype(np.float32) @ query, 6)
         assert index.search(query, 10)[0].tolist() == np.lexsort((np.arange(800), -truth))[:10].tolist()

@@ -77,7 +77,7 @@ def test_a_row_of_the_lowest_product_is_given_too() -> None:
 def test_the_scan_is_integer_arithmetic_in_both_tables(query: np.ndarray, data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 100))
     codes = np.random.default_rng(count).integers(0, 16, (count, 64), dtype=np.uint8)
-    whole = whole_numbers(query, 64)
+    whole = whole_numbers(query)
     if whole is None:
         assert np.abs(query).max() < 2e-38
         return
@@ -94,7 +94,7 @@ def test_the_scan_is_integer_arithmetic_in_both_tables(query: np.ndarray, data: 
 @given(st.integers(1, 130), st.floats(0, 8))
 def test_a_query_fits_the_sums_of_the_scan(groups: int, power: float) -> None:
     query = np.random.default_rng(groups).random(32 * groups, dtype=np.float32) ** np.float32(power)
-    whole = whole_numbers(query, 32 * groups)
+    whole = whole_numbers(query)
     assert whole is not None
     assert np.abs(whole).sum() * 15 <= 65_535
     assert np.array_equal(whole, np.rint(whole))
