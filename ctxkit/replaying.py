@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.assembly.entry import sendable, sendable_candidates
 from ctxkit.assembly.identity import context_hash, described, fingerprint, request_hashes
 from ctxkit.assembly.pieces import candidate_form, candidate_of, prompt_form, prompt_of
 from ctxkit.documents import Candidate, Chunk, Query, content_hash
@@ -108,7 +109,7 @@ def record_prompt(
     """Store a prompt so that it can be replayed; whether it was not stored before. Linear in the prompt.
 
     Raises:
-        StorageError: a text holds NUL or a lone surrogate, or a candidate's metadata is not JSON.
+        StorageError: a text holds NUL, the payload a lone surrogate, or a candidate's metadata is not JSON.
     """
     pieces: dict[str, Any] = {}
 
@@ -117,6 +118,8 @@ def record_prompt(
         pieces[digest] = value
         return digest
 
+    # What is hashed is what could be sent: `assemble` replaces lone surrogates, which no database holds either.
+    question, candidates = sendable(request.question), sendable_candidates(candidates)
     states = store.documents.states([candidate.chunk.document_id for candidate in candidates])
     content = {
         "format": FORMAT,
@@ -126,7 +129,7 @@ def record_prompt(
         "candidates": [candidate_form(candidate, piece) for candidate in candidates],
         "documents": {name: state.content_hash for name, state in states.items()},
         "request": {
-            "question": request.question,
+            "question": question,
             "session": request.session,
             "history": request.history,
             "template": request.template,
@@ -143,7 +146,7 @@ def record_prompt(
         pieces,
         session=request.session,
         template=template.reference,
-        question=request.question,
+        question=question,
     )
 
 

@@ -5,6 +5,7 @@ Two prompts that share a message, a template or a chunk then share the piece.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -88,8 +89,12 @@ def candidate_form(candidate: Candidate, piece: Piece) -> dict[str, Any]:
         "context": chunk.context,
         "metadata": dict(chunk.metadata),
         "kept": None if candidate.kept is None else [list(span) for span in candidate.kept],
-        "scores": {name: float(score) for name, score in candidate.scores.items()},
+        "scores": {name: _score(float(score)) for name, score in candidate.scores.items()},
     }
+
+
+def _score(score: float) -> float | str:
+    return score if math.isfinite(score) else repr(score)  # JSON has no NaN
 
 
 def candidate_of(value: Mapping[str, Any], pieces: Mapping[str, Any]) -> Candidate:
@@ -105,7 +110,7 @@ def candidate_of(value: Mapping[str, Any], pieces: Mapping[str, Any]) -> Candida
         metadata=value["metadata"],
     )
     kept = None if value["kept"] is None else tuple(Span(*span) for span in value["kept"])
-    return Candidate(chunk, value["scores"], kept)
+    return Candidate(chunk, {name: float(score) for name, score in value["scores"].items()}, kept)
 
 
 def _turn(turn: Message) -> dict[str, Any]:
