@@ -104,7 +104,7 @@ class Includes:
                 f"{self._name!r} would include itself" + ("" if template.name == self._name else f", by {written!r}"),
                 "Take the include out of one of them.",
             )
-        if _depth(template) >= MAX_INCLUDE_DEPTH:
+        if _depth(template) > MAX_INCLUDE_DEPTH:
             raise fail(f"includes nest deeper than {MAX_INCLUDE_DEPTH} levels", "Write some of the texts out.")
         if len(template.messages) != 1 or template.has_history:
             raise fail(

@@ -80,7 +80,7 @@ def convert_jinja(source: str, *, where: str = "template", rename: Mapping[str, 
     """
     jinja2 = require("jinja2", extra="jinja")
     try:
-        tree = jinja2.Environment().parse(source)  # noqa: S701: it parses, and renders nothing
+        tree = jinja2.Environment().parse(source)  # noqa: S701
     except jinja2.TemplateSyntaxError as error:
         raise TemplateSyntaxError(
             f"no Jinja: {str(error.message)[:200]}",
@@ -94,6 +94,12 @@ def convert_jinja(source: str, *, where: str = "template", rename: Mapping[str, 
         found = converter.body(tree.body, ())
     except RecursionError:
         raise TemplateSyntaxError("it nests too deep", subject=where, remedy="Flatten it.") from None
+    if both := sorted(converter.loops & converter.values):
+        raise TemplateSyntaxError(
+            f"a list that is written out: {both[0]}",
+            subject=where,
+            remedy="Jinja would write it as Python does; loop over it.",
+        )
     schema = converter.schema["properties"] if converter.nested_loops else None
     return Converted(tuple(found), dict.fromkeys(sorted(converter.loops), "list"), schema)
 
@@ -116,6 +122,7 @@ class _Converter:
         self._count = 0
         self._original: dict[str, str] = {}
         self.loops: set[str] = set()
+        self.values: set[str] = set()
         self.nested_loops = False
         self.schema: dict[str, Any] = {"properties": {}}
 
@@ -141,7 +148,10 @@ class _Converter:
             case "Const":
                 return [Literal(str(expression.value))]
             case "Name" | "Getattr" | "Getitem":
-                return [Value(self._path(expression, scope))]
+                path = self._path(expression, scope)
+                if not path.relative and len(path.keys) == 1:
+                    self.values.add(path.keys[0])
+                return [Value(path)]
             case "Concat":
                 return [node for part in expression.nodes for node in self._output(part, scope)]
             case "CondExpr":

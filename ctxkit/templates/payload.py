@@ -19,6 +19,7 @@ _FAST: Mapping[SlotType, frozenset[type]] = {
     "list": frozenset({list}),
     "object": frozenset({dict}),
     "section": frozenset({bool, dict, list}),
+    "any": frozenset({bool, dict, list, str, int, float, type(None)}),
 }
 """The Python types that need no closer look to be of a slot's type."""
 
@@ -117,7 +118,7 @@ class PayloadCheck:
 
 
 def _wanted(slot: Slot) -> str:
-    names = {"integer": "an integer", "object": "an object", "section": "a list, an object or a boolean"}
+    names = {"integer": "an integer", "object": "an object", "section": "a list, an object or a boolean", "any": "JSON"}
     return names.get(slot.type, f"a {slot.type}")
 
 

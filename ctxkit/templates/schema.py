@@ -24,7 +24,7 @@ __all__ = ["DIALECT", "check_schema", "compile_schema", "derive_schema", "slot_t
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-_JSON_TYPES: Mapping[SlotType, str | list[str]] = {
+_JSON_TYPES: Mapping[SlotType, str | list[str] | None] = {
     "string": "string",
     "number": "number",
     "integer": "integer",
@@ -32,6 +32,7 @@ _JSON_TYPES: Mapping[SlotType, str | list[str]] = {
     "list": "array",
     "object": "object",
     "section": ["array", "boolean", "object"],
+    "any": None,
 }
 _SLOT_TYPES: Mapping[str, SlotType] = {
     "string": "string",
@@ -59,7 +60,8 @@ def derive_schema(variables: Mapping[str, Slot]) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     for name in sorted(set(variables) - set(WELL_KNOWN)):
         slot = variables[name]
-        properties[name] = {"type": _JSON_TYPES[slot.type]}
+        kind = _JSON_TYPES[slot.type]
+        properties[name] = {} if kind is None else {"type": kind}
         if slot.description:
             properties[name]["description"] = slot.description
     return {
@@ -114,6 +116,14 @@ def check_schema(schema: Mapping[str, Any], variables: Mapping[str, Slot], *, wh
     for path, key, value in _keywords(schema, "$"):
         if key == "$ref" and not _resolves(schema, value):
             raise fail(f"{path}.$ref refers to {value[:100]!r}, which is not there", "Define it under $defs.")
+    for name, kind in slot_types(schema).items():
+        slot = variables.get(name)
+        if (
+            slot is not None
+            and slot.type not in (kind, "section", "any")
+            and {slot.type, kind} != {"integer", "number"}
+        ):
+            raise fail(f"it says that {name!r} is {kind}, and its slot says {slot.type}", "Say the same in both.")
     for name in schema.get("required", ()):
         if name not in variables or name in WELL_KNOWN:
             raise fail(f"it requires {str(name)[:60]!r}, which is no variable of the template", "Use it or remove it.")

@@ -13,7 +13,7 @@ from ctxkit.prompts import Trust
 
 __all__ = ["WELL_KNOWN", "Slot", "SlotType", "check_json", "delimiters", "fence_of", "type_name"]
 
-SlotType = Literal["string", "number", "integer", "boolean", "list", "object", "section"]
+SlotType = Literal["string", "number", "integer", "boolean", "list", "object", "section", "any"]
 
 WELL_KNOWN = ("context", "history", "question")
 """The slots that assembly fills; a payload never does."""
@@ -32,7 +32,7 @@ class Slot:
     Args:
         type: `string`, `number`, `integer`, `boolean`, `list` or `object`. A `list` or an `object` in a value slot is
             written as JSON with sorted keys. `section` (a list, an object or a boolean) is what a variable that is
-            only used as a section has until it is declared.
+            only used as a section has until it is declared, and `any` what one has that is only asked for.
         trust: `trusted` values are inserted verbatim; texts of `untrusted` and `history` values are fenced by
             `delimiters`. Nothing that a user can write should be declared trusted.
         description: for people.
@@ -107,6 +107,8 @@ class Slot:
                 return isinstance(value, Mapping)
             case "section":
                 return isinstance(value, bool | Mapping) or is_list(value)
+            case "any":
+                return True
 
 
 def is_list(value: object) -> TypeGuard[Sequence[Any]]:

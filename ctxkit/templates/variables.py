@@ -15,13 +15,13 @@ _Use = Literal["value", "section", "condition", "field"]
 _DERIVED: Mapping[_Use, SlotType] = {
     "value": "string",
     "section": "section",
-    "condition": "section",
+    "condition": "any",
     "field": "object",
 }
 _ALLOWED: Mapping[_Use, frozenset[SlotType]] = {
     "value": frozenset({"string", "number", "integer", "boolean", "list", "object"}),
     "section": frozenset({"boolean", "list", "object", "section"}),
-    "condition": frozenset({"string", "number", "integer", "boolean", "list", "object", "section"}),
+    "condition": frozenset({"string", "number", "integer", "boolean", "list", "object", "section", "any"}),
     "field": frozenset({"object"}),
 }
 _SEEN_AS: Mapping[_Use, str] = {

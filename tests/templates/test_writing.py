@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxkit.templates.language import Literal, Node, Path, SectionNode, Value, compile_text
@@ -36,6 +36,7 @@ def nodes(depth: int = 0) -> st.SearchStrategy[list[Node]]:
     return st.lists(st.one_of(plain, literals, sections, conditions), max_size=5)
 
 
+@settings(max_examples=200)
 @given(nodes())
 def test_it_reads_back(found: list[Node]) -> None:
     text = write_nodes(found)
