@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from ctxkit.documents import Entity, Span
 from ctxkit.graph.light_rules import (
     DATE_WORDS,
+    FIRST_OF_NAMES,
     LONGEST_ADDRESS,
     LONGEST_NAME,
     MASTER,
+    NAMED_BY,
     NUMBER,
     NUMBER_LABELS,
     OPENERS,
@@ -39,7 +41,8 @@ class LightExtractor:
     | `URL`, `EMAIL`, `HANDLE` | addresses, and @handles |
 
     A capital at the beginning of a sentence proves nothing: such a word counts where the same text has it inside a
-    sentence too, where more capitals follow, or where it is an acronym. Each text is read alone, so that what else is
+    sentence too, where more capitals follow or a verb that names one thing (Paris is, Ada wrote), or where it is an
+    acronym. Each text is read alone, so that what else is
     in the iterable changes nothing. Linear in the text; memory is that of one text and its entities.
 
     Example:
@@ -113,7 +116,8 @@ def _name(text: str, match: re.Match[str], done: int) -> _Found | None:
         first, _, rest = phrase.partition(" ")
         if first in DATE_WORDS and WRITTEN_DATE.match(text, start):
             break
-        if not (first.lower() in OPENERS or first.rstrip(".") in TITLES or first.islower()):
+        lower = first.lower()
+        if lower in FIRST_OF_NAMES or not (lower in OPENERS or first.rstrip(".") in TITLES or first.islower()):
             break
         start, phrase, inside = end - len(rest), rest, True
     first = phrase.partition(" ")[0]
@@ -132,7 +136,7 @@ def _name(text: str, match: re.Match[str], done: int) -> _Found | None:
         return None
     if "_" in phrase:
         return start, end, "CODE"
-    if inside or not phrase[1:].islower() or not _begins_sentence(text, start):
+    if inside or not phrase[1:].islower() or not _begins_sentence(text, start) or NAMED_BY.match(text, end):
         return start, end, "NAME"
     return start, end, ""
 

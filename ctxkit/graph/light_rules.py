@@ -13,9 +13,11 @@ from ctxkit.stop_words import ENGLISH_STOP_WORDS
 
 __all__ = [
     "DATE_WORDS",
+    "FIRST_OF_NAMES",
     "LONGEST_ADDRESS",
     "LONGEST_NAME",
     "MASTER",
+    "NAMED_BY",
     "NUMBER",
     "NUMBER_LABELS",
     "OPENERS",
@@ -76,7 +78,16 @@ OPENERS = ENGLISH_STOP_WORDS | frozenset(
     within worse yeah yes yesterday yet don't i'm it's i've
     """.split()  # noqa: SIM905
 )
-"""Words that open sentences and never names, in lower case."""
+"""Words that alone are no names, in lower case; sentences open with them."""
+
+FIRST_OF_NAMES = frozenset("new first second third good next last".split())  # noqa: SIM905
+"""Those of them that more capitals make part of a name: New York, First World War."""
+
+NAMED_BY = re.compile(
+    r"(?:['’]s| (?:is|was|has|had|said|says|did|does|also|became|began|died|joined|left|made|met|moved|played|plays"
+    r"|served|took|went|won|wrote))\b"
+)
+"""What follows a word without an article at the beginning of a sentence shows that it names one thing."""
 
 _MONTH = (
     "(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?|Oct(?:ober)?"
@@ -142,7 +153,7 @@ WORD_BACKWARDS = re.compile(r"[\w.+-]*+")
 
 _WORD_REST = rf"{_W}*+(?:-{_W}++|['’](?=[{_U}]){_W}++)*+"
 _JOIN = (
-    r"(?: (?:(?:of the|of|de la|de|del|du|di|da|van der|van den|van|von der|von|bin|ibn|al|el|la|le|&) )?"
+    r"(?: (?:(?:of the|of|de la|de|del|du|di|da|van der|van den|van|von der|von|bin|ibn|al|el|la|le|y|&) )?"
     r"|\.(?:(?<=\bMr\.)|(?<=\bDr\.)|(?<=\bMs\.)|(?<=\bSt\.)|(?<=\bLt\.)|(?<=\bMrs\.)|(?<=\bGen\.)|(?<=\bCol\.)|(?<=\bSen\.)"
     r"|(?<=\bRep\.)|(?<=\bGov\.)|(?<=\bRev\.)|(?<=\bSgt\.)|(?<=\bProf\.)|(?<=\bCapt\.)) )"
 )

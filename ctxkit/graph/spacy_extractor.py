@@ -7,6 +7,7 @@ import re
 import threading
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, entry_points, version
@@ -36,7 +37,7 @@ class SpacyExtractor:
     Args:
         model: the name of an installed model, such as `en_core_web_sm`; a package whose name begins with it will do.
         labels: which labels to keep; None for all that the model has.
-        batch_size: windows a batch; the first answer comes after one, and four are read ahead at most.
+        batch_size: windows a batch; texts are read ahead by so much at most.
         window: characters of a window.
         overlap: characters that two windows share where no blank line parts them.
 
@@ -93,11 +94,9 @@ class SpacyExtractor:
 
     def _read(self, texts: Iterable[str], pipeline: _Pipeline, kept: frozenset[str]) -> Iterator[Sequence[Entity]]:
         jobs = self._jobs(texts)
-        ahead = self.batch_size
-        while batch := list(itertools.islice(jobs, ahead)):
-            ahead = min(2 * ahead, _BATCHES_AHEAD * self.batch_size)
+        while batch := list(itertools.islice(jobs, self.batch_size)):
             full = [job for job in batch if job.span.length]
-            found = pipeline.find([job.span.slice(job.reading.text) for job in full], kept, self.batch_size)
+            found = pipeline.find([job.span.slice(job.reading.text) for job in full], kept)
             for job, entities in zip(full, found, strict=True):
                 job.reading.add(job.span, entities)
             for job in batch:
@@ -116,7 +115,7 @@ class SpacyExtractor:
             yield _Job(reading, span, last=True)
 
 
-_BATCHES_AHEAD = 4
+_LARGEST_VOCABULARY = 100_000
 _BLANK_LINE = re.compile(r"\s*\n\s*\n\s*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _Named = tuple[int, int, str]
@@ -167,17 +166,20 @@ class _Pipeline:
         self._lock = threading.Lock()
         self.labels = frozenset(nlp.pipe_labels.get("ner", ()))
 
-    def find(self, texts: Sequence[str], kept: frozenset[str], batch_size: int) -> list[list[_Named]]:
+    def find(self, texts: Sequence[str], kept: frozenset[str]) -> list[list[_Named]]:
         if not texts:
             return []
         readable = [_SURROGATE.sub("\ufffd", text) for text in texts]  # spaCy encodes each word as UTF-8
-        # The zone frees the words that the model met, or its vocabulary would grow with the text. Words that it meets
-        # again cost time again, so that a zone lasts several batches.
-        with self._lock, self.nlp.memory_zone():
+        with self._lock, self._zone():
             return [
                 [(entity.start_char, entity.end_char, entity.label_) for entity in doc.ents if entity.label_ in kept]
-                for doc in self.nlp.pipe(readable, batch_size=batch_size)
+                for doc in self.nlp.pipe(readable, batch_size=len(readable))
             ]
+
+    def _zone(self) -> AbstractContextManager[Any]:
+        """Frees the words that a batch is the first to have, once the vocabulary is large: it would grow with the text.
+        Until then words are kept, because to meet them again costs nothing."""
+        return self.nlp.memory_zone() if len(self.nlp.vocab) > _LARGEST_VOCABULARY else nullcontext()
 
 
 def installed_models() -> list[str]:

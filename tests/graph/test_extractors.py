@@ -64,7 +64,7 @@ class TestLight(EntityExtractorConformance):
         ("これはコンピューターです", ["コンピューター"]),
         ("I think, and I know.", []),
         ("World War I. The war ended.", ["World War I"]),
-        ("New York. Los Angeles.", ["York", "Los Angeles"]),
+        ("New York. Los Angeles. First World War.", ["New York", "Los Angeles", "First World War"]),
     ],
 )
 def test_names(text: str, expected: list[str]) -> None:
@@ -75,8 +75,9 @@ def test_names(text: str, expected: list[str]) -> None:
     ("text", "expected"),
     [
         ("Dogs bark.", []),
-        ("Paris is big. We like Paris.", ["Paris", "Paris"]),
-        ("Paris is big. Paris is old.", []),
+        ("Paris lies there. We like Paris.", ["Paris", "Paris"]),
+        ("Paris lies there. Paris lies here.", []),
+        ("Paris is big. Ada's book. Today is Monday. New is good.", ["Paris", "Ada"]),
         ("NATO met.", ["NATO"]),
         ("However, it rained.", []),
         ("“Well,” he said.", []),
