@@ -51,7 +51,7 @@ def _document(store: Store, wanted: str) -> Document:
 
 @app.command()
 def show(
-    doc: str = typer.Argument(..., metavar="DOC", help="A document's id or its source."),
+    doc: str = typer.Argument(..., help="A document's id or its source."),
     output: str | None = typer.Option(None, "--output", "-o", help="Write the page here. [default: standard output]"),
     store: str | None = StoreOption,
     tenant: str | None = TenantOption,

@@ -17,6 +17,7 @@ COMMANDS = [
     *(f"payloads {verb}" for verb in ("put", "get", "list")),
     *(f"runs {verb}" for verb in ("list", "prune")),
     *(f"experiments {verb}" for verb in ("start", "status", "assign", "record", "cover", "stop")),
+    *(f"graph {verb}" for verb in ("show", "stats")),
     *(f"sessions {verb}" for verb in ("list", "show", "append", "delete")),
 ]
 
