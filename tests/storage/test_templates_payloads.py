@@ -137,6 +137,7 @@ values = st.recursive(
 objects = st.dictionaries(st.sampled_from("abc"), values, max_size=3)
 
 
+@settings(max_examples=settings().max_examples // 5)
 @given(objects)
 def test_everything_contains_itself_and_nothing_but_itself_is_needed(value: Any) -> None:
     left = exact(json.dumps(value))

@@ -166,7 +166,7 @@ class Registry(RuleBasedStateMachine):
             self.expect(NotFoundError, lambda: self.templates.get("t"))
 
 
-Registry.TestCase.settings = settings(max_examples=settings().max_examples // 10, stateful_step_count=25)
+Registry.TestCase.settings = settings(max_examples=max(5, settings().max_examples // 20), stateful_step_count=30)
 TestRegistry = Registry.TestCase
 
 

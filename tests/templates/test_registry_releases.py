@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxkit.documents import content_hash
@@ -170,6 +170,7 @@ class TestDifferences:
         },
     )
 
+    @settings(max_examples=settings().max_examples // 2)
     @given(contents, contents)
     def test_there_are_none_exactly_where_the_hash_is_the_same(self, older: Any, newer: Any) -> None:
         found = differences(older, newer)
