@@ -132,7 +132,8 @@ def stored_resolver(stored: Mapping[str, Any], *, where: str) -> Resolver:
 
     def resolve(written: str) -> Template:
         entry = stored.get(written)
-        if not isinstance(entry, Mapping) or set(entry) != {"reference", "hash", "content"}:
+        fields = {"reference", "hash", "content"}
+        if not isinstance(entry, Mapping) or set(entry) != fields or not isinstance(entry["content"], Mapping):
             raise TemplateError(
                 f"the include {written!r} is not in the content",
                 subject=where,

@@ -80,7 +80,7 @@ def convert_jinja(source: str, *, where: str = "template", rename: Mapping[str, 
     """
     jinja2 = require("jinja2", extra="jinja")
     try:
-        tree = jinja2.Environment().parse(source)  # noqa: S701
+        tree = jinja2.Environment().parse(source)
     except jinja2.TemplateSyntaxError as error:
         raise TemplateSyntaxError(
             f"no Jinja: {str(error.message)[:200]}",

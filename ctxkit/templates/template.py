@@ -35,6 +35,14 @@ from ctxkit.templates.writing import write_nodes
 __all__ = ["MAX_SOURCE", "Template", "TemplateMessage"]
 
 MAX_MESSAGES = 256
+_CONTENT: Mapping[str, type | tuple[type, ...]] = {
+    "messages": (list, tuple),
+    "description": str,
+    "slots": Mapping,
+    "model": Mapping,
+    "schema": Mapping,
+    "includes": Mapping,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,10 +181,12 @@ class Template:
     @classmethod
     def from_content(cls, content: Mapping[str, Any], *, name: str = "", version: int = 0) -> Template:
         """The template of a stored `content`. Raises `TemplateError` where it is not one."""
-        unknown = sorted(set(content) - {"messages", "description", "slots", "model", "schema", "includes"})
-        if unknown or "messages" not in content:
+        wrong = sorted(
+            key for key, value in content.items() if not isinstance(value, _CONTENT.get(key, ())) or value is None
+        )
+        if wrong or "messages" not in content:
             raise TemplateError(
-                f"a template has no {unknown[0]!r}" if unknown else "the content has no messages",
+                f"a template has no such {wrong[0]!r}" if wrong else "the content has no messages",
                 subject=name or "template",
                 remedy="Store what Template.content gives.",
             )

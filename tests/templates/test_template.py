@@ -285,7 +285,26 @@ class TestIdentity:
         assert Template.from_content(template.content, name="n") == template
         assert Template.parse(template.source) == template
 
-    @pytest.mark.parametrize("content", [{}, {"messages": CHAT, "extra": 1}])
+    @pytest.mark.parametrize(
+        "content",
+        [
+            {},
+            {"messages": CHAT, "extra": 1},
+            {"messages": "x"},
+            {"messages": CHAT, "slots": []},
+            {"messages": CHAT, "schema": [1]},
+            {"messages": CHAT, "schema": None},
+            {"messages": CHAT, "includes": "x"},
+            {"messages": CHAT, "model": 3},
+            {"messages": CHAT, "description": 3},
+            {"messages": [{"role": "user", "content": "{{> a@1}}"}], "includes": {"a@1": {"reference": "a@1"}}},
+            {"messages": [{"role": "user", "content": "{{> a@1}}"}], "includes": {"a@1": 3}},
+            {
+                "messages": [{"role": "user", "content": "{{> a@1}}"}],
+                "includes": {"a@1": {"reference": 3, "hash": 3, "content": 3}},
+            },
+        ],
+    )
     def test_what_is_no_content(self, content: dict[str, Any]) -> None:
         with pytest.raises(TemplateError) as caught:
             Template.from_content(content)
