@@ -137,16 +137,16 @@ def test_a_missing_unit_gets_the_control_and_is_not_counted(memory: Experiments,
 
 def test_coverage_up_and_down_moves_nobody_who_is_in(experiments: Experiments) -> None:
     experiments.start(experiment(coverage=0.05))
-    units = [f"u{number}" for number in range(120)]
+    units = [f"u{number}" for number in range(40)]
     before: dict[str, str] = {}
     for coverage in (0.05, 0.5, 1.0, 0.01):
         assert experiments.cover("wide", coverage).experiment.coverage == coverage
         found = {unit: experiments.assign("wide", unit) for unit in units}
         assert all(found[unit].arm == arm and found[unit].exposed for unit, arm in before.items())
         before |= {unit: each.arm for unit, each in found.items() if each.exposed}
-    assert len(before) == 120, "at 1.0 everybody is in, and stays at 0.01"
+    assert len(before) == 40, "at 1.0 everybody is in, and stays at 0.01"
     assert experiments.assign("wide", "new").exposed is (experiments.preview("wide", "new").exposed)
-    assert sum(experiments.store.experiments.exposures("wide").values()) in (120, 121)
+    assert sum(experiments.store.experiments.exposures("wide").values()) in (40, 41)
 
 
 def test_outside_of_the_coverage_is_the_control_without_a_record(memory: Experiments) -> None:
@@ -375,16 +375,16 @@ def test_a_report_says_how_many_units_a_change_takes(memory: Experiments) -> Non
 
 
 def test_the_report_of_a_whole_experiment(experiments: Experiments) -> None:
-    experiments.start(experiment(minimum=20, planned=200))
+    experiments.start(experiment(minimum=10, planned=60))
     said = {}
-    for number in range(120):
+    for number in range(60):
         arm = experiments.assign("wide", f"u{number}").arm
         said[f"u{number}"] = arm
         experiments.record("wide", f"u{number}", arm == "wide" or number % 5 == 0)
     report = experiments.report("wide")
     assert (report.verdict, report.winner) == ("winner", "wide")
     assert [arm.arm for arm in report.metrics[0].arms] == ["control", "wide"]
-    assert sum(arm.units for arm in report.metrics[0].arms) == 120
+    assert sum(arm.units for arm in report.metrics[0].arms) == 60
     assert json.loads(json.dumps(report.to_json()))["verdict"] == "winner"
     again = Experiments(Store.open("sqlite://"))
     again.start(experiment())
