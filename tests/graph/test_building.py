@@ -81,6 +81,7 @@ class TestLinks:
 
 
 class TestCounts:
+    @fewer
     @given(chunk_mentions)
     def test_every_name_is_counted_where_it_stands(self, chunks: list[list[tuple[str, str]]]) -> None:
         document, pieces = named(chunks)

@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxkit.chunking import SentenceChunker
@@ -132,7 +132,7 @@ class TestPicture:
         assert [entity["text"] for entity in found["chunks"][1]["entities"]] == ["Cook", "Ada"]
         assert [entity["node"] for entity in found["chunks"][1]["entities"]] == [cook, by_name["ada"]]
 
-    @fewer
+    @settings(max_examples=20)
     @given(chunk_mentions)
     def test_the_same_picture_gives_the_same_page(self, chunks: list[list[tuple[str, str]]]) -> None:
         one, two = (picture(*named(chunks)) for _ in range(2))
