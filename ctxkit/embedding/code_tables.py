@@ -43,7 +43,7 @@ def whole_numbers(vector: NDArray[np.float32]) -> NDArray[np.float32] | None:
         return None
     # Rounding adds at most a half to a component, and at most doubles it.
     room = _SUM - _PEAK
-    factor = min(_PEAK / peak, max(room - len(vector) / 2, room / 2) / float(sizes.sum()))
+    factor = min(_PEAK / peak, max(room - len(vector) / 2, room / 2) / float(np.add.reduce(sizes)))
     whole: NDArray[np.float32] = np.rint(vector * np.float32(factor))
     whole[top] = math.copysign(_PEAK, float(vector[top]))
     return whole

@@ -64,7 +64,7 @@ def quantise(vectors: Vectors) -> tuple[Codes, Scales]:
 
 def check(vectors: Vectors) -> None:
     """Raise `EmbeddingError` for what FP16 cannot hold."""
-    if not np.abs(vectors).max(initial=0.0) <= _LARGEST:
+    if not np.maximum.reduce(np.abs(vectors), axis=None, initial=0.0) <= _LARGEST:
         raise EmbeddingError(
             "a vector holds NaN, infinity or a number beyond FP16", remedy="Check the embedder's output: unit vectors."
         )

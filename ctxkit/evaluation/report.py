@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from types import ModuleType
 from typing import Any
 
 from ctxkit.errors import ConfigError
@@ -55,23 +56,28 @@ class Report:
 
 
 def names() -> list[str]:
-    """The benchmarks there are: one module each in `ctxkit.evaluation.benchmarks`."""
+    """The benchmarks there are: one module each in `ctxkit.evaluation.benchmarks`, `-` in the name for its `_`."""
     from ctxkit.evaluation import benchmarks
 
-    return sorted(module.name for module in pkgutil.iter_modules(benchmarks.__path__) if module.name[0] != "_")
+    modules = (module.name for module in pkgutil.iter_modules(benchmarks.__path__))
+    return sorted(name.replace("_", "-") for name in modules if name[0] != "_")
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"ctxkit.evaluation.benchmarks.{name.replace('-', '_')}")
 
 
 def summary(name: str) -> str:
     """The first line of the benchmark's docstring."""
-    return (importlib.import_module(f"ctxkit.evaluation.benchmarks.{name}").__doc__ or "").strip().split("\n")[0]
+    return (_module(name).__doc__ or "").strip().split("\n")[0]
 
 
 def run(name: str, options: Mapping[str, Any] | None = None) -> Report:
     """Run a benchmark: its module's `run(data, **options)`. Raises `ConfigError` when it or its data is missing."""
-    if name not in names():
+    if name.replace("_", "-") not in names():
         raise ConfigError("there is no benchmark of this name", subject=name, remedy=f"Known: {', '.join(names())}.")
     data = data_dir()
     if data is None:
         raise ConfigError("the evaluation data is not here", remedy="Set CTXKIT_DATA to its folder.")
-    report: Report = importlib.import_module(f"ctxkit.evaluation.benchmarks.{name}").run(data, **(options or {}))
+    report: Report = _module(name).run(data, **(options or {}))
     return report
