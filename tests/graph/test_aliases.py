@@ -62,6 +62,7 @@ def test_names_are_written_one_way(name: str, key: str) -> None:
     assert normalise(name) == key
 
 
+@settings(max_examples=200)
 @given(texts)
 def test_normalise_is_idempotent_and_loses_no_name(name: str) -> None:
     key = normalise(name)
@@ -71,6 +72,7 @@ def test_normalise_is_idempotent_and_loses_no_name(name: str) -> None:
     assert len(key) <= 200
 
 
+@settings(max_examples=100)
 @given(st.text("abcXYZ'’ -_.", max_size=20))
 def test_case_does_not_count(name: str) -> None:
     assert normalise(name.upper()) == normalise(name.lower()) == normalise(f"  {name} ")
@@ -118,7 +120,7 @@ def test_abbreviations_that_a_text_defines(text: str, expected: list[tuple[str, 
     assert list(definitions(text)) == [Definition(*pair) for pair in expected]
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(texts | st.lists(st.sampled_from(["World", "Health", "WHO", "(", ")", " ", "（", "İİ", "and"])).map(" ".join))
 def test_definitions_are_written_in_the_text(text: str) -> None:
     for short, long in definitions(text):
@@ -257,7 +259,7 @@ _mentions = st.lists(
 _tails = st.sampled_from(["", "World Health Organization (WHO)", "the Apple Inc Cook (AIC) and Ann Inc Cook (AIC)"])
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(_mentions, _tails, st.randoms(use_true_random=False))
 def test_every_mention_has_one_node_whatever_the_order(
     pairs: list[tuple[str, str]], tail: str, shuffler: random.Random
@@ -283,7 +285,7 @@ def test_every_mention_has_one_node_whatever_the_order(
     assert (again.aliases, again.displays) == (first.aliases, first.displays)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(_mentions)
 def test_what_is_resolved_stays(pairs: list[tuple[str, str]]) -> None:
     found, text = mentions(*pairs)
@@ -292,7 +294,7 @@ def test_what_is_resolved_stays(pairs: list[tuple[str, str]]) -> None:
     assert set(resolve(again, second).nodes) == canonical
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(texts)
 def test_any_text(text: str) -> None:
     (found,) = LightExtractor().extract([text])
@@ -334,7 +336,7 @@ def test_the_names_that_a_question_may_hold(question: str, linked: set[str], not
     assert list(found) == sorted(found, key=lambda name: (-len(name), name))
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(texts)
 def test_every_name_of_a_question_is_a_key(text: str) -> None:
     found = query_names(text)

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxkit.documents import Entity, Span
@@ -140,6 +140,7 @@ _PIECES = "Tim| |Cook|.|_|a|B|@|://|http|\"|“|”|`|《|》|1|5 km|May|The|of|
 pieces = st.sampled_from(_PIECES.split("|"))
 
 
+@settings(max_examples=200)
 @given(texts | st.lists(pieces, max_size=30).map("".join))
 def test_light_entities_are_in_the_text_in_order(text: str) -> None:
     (found,) = LightExtractor().extract([text])
@@ -150,6 +151,7 @@ def test_light_entities_are_in_the_text_in_order(text: str) -> None:
 # ---------------------------------------------------------------------------------------------------- windows
 
 
+@settings(max_examples=150)
 @given(texts, st.integers(8, 60), st.integers(0, 15))
 def test_windows_cover_what_is_not_blank(text: str, size: int, overlap: int) -> None:
     spans = list(windows(text, size, min(overlap, size // 4)))
@@ -207,6 +209,22 @@ def test_only_the_labels_that_are_asked_for() -> None:
     with pytest.raises(ConfigError, match="no label PLANET") as caught:
         list(SpacyExtractor(labels=("PLANET",)).extract([text]))
     assert "PERSON" in caught.value.remedy
+
+
+@pytest.mark.model
+@needs_spacy
+def test_the_vocabulary_does_not_grow_with_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ctxkit.graph import spacy_extractor
+
+    texts = [f"Tim Cook met word{number}x and other{number}y." for number in range(60)]
+    extractor = SpacyExtractor(batch_size=10)
+    list(extractor.extract(texts[:1]))
+    vocabulary = spacy_extractor.loaded_model(extractor.model).vocab
+    monkeypatch.setattr(spacy_extractor, "_LARGEST_VOCABULARY", len(vocabulary))
+    bounded = list(extractor.extract(texts))
+    assert len(vocabulary) <= spacy_extractor._LARGEST_VOCABULARY + 20 * 10
+    monkeypatch.undo()
+    assert list(extractor.extract(texts)) == bounded
 
 
 @pytest.mark.model
@@ -296,6 +314,7 @@ def test_no_word_of_a_long_run_is_cut() -> None:
 
 @pytest.mark.model
 @needs_jieba
+@settings(max_examples=60)
 @given(st.lists(pieces | st.sampled_from(["毛泽东", "在", "清华大学", "，", "\ud800"]), max_size=12).map("".join))
 def test_jieba_entities_are_in_the_text_in_order(text: str) -> None:
     (found,) = JiebaExtractor().extract([text])
