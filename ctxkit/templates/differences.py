@@ -60,8 +60,8 @@ def _paths(path: list[str | int], older: Any, newer: Any) -> Iterator[dict[str, 
             yield from _paths([*path, name], older.get(name, _ABSENT), newer.get(name, _ABSENT))
     elif isinstance(older, list) and isinstance(newer, list):
         for index in range(max(len(older), len(newer))):
-            sides = (items[index] if index < len(items) else _ABSENT for items in (older, newer))
-            yield from _paths([*path, index], *sides)
+            before, after = (items[index] if index < len(items) else _ABSENT for items in (older, newer))
+            yield from _paths([*path, index], before, after)
     elif not _same(older, newer):
         sides = {"before": older, "after": newer}
         yield {"path": path, **{side: value for side, value in sides.items() if value is not _ABSENT}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from decimal import Decimal
@@ -48,6 +49,21 @@ def test_versions_of_a_key(store: Store) -> None:
         assert caught.value.remedy
     with pytest.raises(NotFoundError):
         payloads.versions("nothing")
+
+
+def test_the_async_twins() -> None:
+    async def work(store: Store) -> None:
+        put = await store.payloads.aput("brand", {"tone": "brief"}, by="ann")
+        assert await store.payloads.aget("brand", 1) == await store.payloads.aget(hash=put.hash) == {"tone": "brief"}
+        assert await store.payloads.aresolve("brand") == put
+        assert [found.hash for found in await store.payloads.asearch({"tone": "brief"})] == [put.hash]
+        assert [info.key for info in await store.payloads.alist()] == ["brand"]
+        pushed = await store.templates.apush("t", {"a": 1})
+        assert await store.templates.aget("t", 1) == pushed
+        assert (await store.templates.alabel("t", "production", 1)).version == 1
+
+    with Store.open("sqlite://") as store:
+        asyncio.run(work(store))
 
 
 @pytest.mark.parametrize("key", ["brand@3", "sha256:00000000", "sha256:brand"])
