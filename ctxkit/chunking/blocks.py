@@ -93,7 +93,7 @@ class BlockReader:
     def _cut(self, window: str, protected: list[Span], end: int) -> Block:
         text = window[:end]
         inside = [Span(span.start, min(span.end, end)) for span in protected if span.start < end]
-        block = Block(self._start, text, inside, self._opening.endswith("x"))
+        block = Block(self._start, text, inside, self._opening.endswith(("x", " ")))
         self._opening = self._state(text, end < len(window))
         self._at += end
         self._start += end
@@ -159,18 +159,17 @@ class BlockReader:
         """A text that leaves a reader of what follows in the state that this one leaves it in."""
         if not more and not text:
             return ""
-        inside_line = not text.endswith(("\n", "\r"))
         seen = self._opening + text
+        line = seen.rfind("\n") + 1
+        inside = "" if line == len(seen) else "    " if seen[line:].isspace() else "x"
         fences = code_fences(seen)
-        if fences and fences[-1].end == len(seen):
-            closed = code_fences(seen + "\nx")
-            if closed[-1].end > len(seen):
-                mark = _FENCE_MARK.match(seen, fences[-1].start)
-                if mark is not None:
-                    return mark[0] + "\n" + ("x" if inside_line else "")
-        if _inside_table(seen if not inside_line else seen[: seen.rfind("\n") + 1]):
-            return "a | b\n--- | ---\n" + ("|x" if inside_line else "")
-        return "x" if inside_line else ""
+        if fences and fences[-1].end == len(seen) and code_fences(seen + "\nx")[-1].end > len(seen):
+            mark = _FENCE_MARK.match(seen, fences[-1].start)
+            if mark is not None:
+                return f"{mark[0]}\n{inside}"
+        if _inside_table(seen[:line]):
+            return f"a | b\n--- | ---\n{'|x' if inside == 'x' else inside}"
+        return inside
 
 
 def _splits_mark(text: str, position: int) -> bool:

@@ -1,52 +1,61 @@
-"""The line that says where a chunk stands: title, headings, and what its neighbours are about."""
+"""The line that says where a chunk stands: title, headings, and whom its first words speak of."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["context_line"]
+__all__ = ["context_line", "refers_back"]
 
-_NEIGHBOURS = 6  # names at most
+_NAMES = 2
+_REFERRING = re.compile(
+    r"\W*(?:it|its|they|their|them|these|this|that|those|he|his|him|she|her|such|we|our|both"
+    r"|the (?:company|group|team|author|authors|study|game|song|film|book|city|building|program|project|law|act))\b"
+    r"|\W*[他她它其这那该此]",
+    re.IGNORECASE,
+)
+
+
+def refers_back(text: str) -> bool:
+    """Whether a text opens with a word for something that was named before it: `it`, `they`, `the company`.
+
+    Example:
+        >>> refers_back("They left."), refers_back("Ann left.")
+        (True, False)
+    """
+    return _REFERRING.match(text) is not None
 
 
 def context_line(
-    title: str,
-    headings: Sequence[str],
-    around: Counter[str],
-    text: str,
-    *,
-    limit: int,
-    count: Callable[[str], int],
+    path: Sequence[str], names: Iterable[str], text: str, *, limit: int, count: Callable[[str], int]
 ) -> str:
     """`title > heading > heading | name, name`, of at most `limit` tokens; empty where there is nothing to say.
 
     Args:
-        around: names in the neighbourhood and how often they stand there; those in `text` are left out.
+        path: title and headings, outermost first. Where all are too long, the outermost and the last go before those
+            between them.
+        names: what was named before the text, nearest first; what the text names itself is left out.
         text: of the chunk.
     """
-    path: list[str] = []
-    for part in [title, *headings]:
-        clean = " ".join(part.split())
-        if clean and (not path or path[-1] != clean):
-            path.append(clean)
-    line = ""
-    while path:
-        line = " > ".join(path)
-        if count(line) <= limit:
-            break
-        path.pop(0 if len(path) > 1 else -1)  # the nearest heading says most
-        line = ""
     lower = text.lower()
-    names = 0
-    for name, _ in sorted(around.items(), key=lambda item: (-item[1], item[0])):
-        if names == _NEIGHBOURS:
+    parts: list[str] = []
+    for part in path:
+        clean = " ".join(part.split())
+        if clean and clean not in parts:
+            parts.append(clean)
+    while len(parts) > 1 and count(" > ".join(parts)) > limit:
+        del parts[len(parts) // 2 if len(parts) > 2 else 0]
+    line = " > ".join(parts)
+    if line and count(line) > limit:
+        line = ""
+    taken = 0
+    for name in names:
+        if taken == _NAMES:
             break
         if name.lower() in lower or name.lower() in line.lower():
             continue
-        longer = f"{line}, {name}" if names else f"{line} | {name}" if line else name
-        if count(longer) > limit:
-            continue
-        line = longer
-        names += 1
+        longer = f"{line}, {name}" if taken else f"{line} | {name}" if line else name
+        if count(longer) <= limit:
+            line = longer
+            taken += 1
     return line

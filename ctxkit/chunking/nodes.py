@@ -91,6 +91,8 @@ def nodes_of(block: Block, *, limit: int, count: Callable[[str], int], levels: S
         kind = _kind(text[start : min(end, start + _LONGEST_HEADING)], whole=fence is not None)
         gap = min(2, text.count("\n", done, start)) if len(nodes) else 2
         tokens = count(text[done:end])
+        if tokens > limit:
+            tokens = count(text[start:end])
         if tokens <= limit:
             nodes.add(Span(start, end), tokens, kind, gap)
         else:
@@ -136,11 +138,12 @@ def _starts(block: Block, whole: dict[int, int], graphemes: Graphemes, code: boo
         places = sorted({*places, *(place for place in escaped if not _is_inside(place, inside))})
     starts: list[int] = []
     for place in places:
-        start = place if place in whole else _start(text, place)
-        if start is not None:
-            start = graphemes.floor(start)
-            if not starts or start > starts[-1]:
-                starts.append(start)
+        begin = place if place in whole else _start(text, place)
+        if begin is None:
+            continue
+        start = graphemes.floor(begin)
+        if not starts or start > starts[-1]:
+            starts.append(start)
     return starts
 
 

@@ -7,7 +7,7 @@ from bisect import bisect_right
 
 from ctxkit.chunking.blocks import Block
 from ctxkit.chunking.headings import html_headings, markdown_headings
-from ctxkit.chunking.nodes import Nodes
+from ctxkit.chunking.nodes import Kind, Nodes
 
 __all__ = ["Sections"]
 
@@ -25,7 +25,7 @@ class Sections:
         self._stack: list[tuple[int, str]] = []
         self._starts: list[int] = [0]
         self._paths: list[tuple[str, ...]] = [()]
-        self._nodes = 0
+        self._titles: list[tuple[int, str]] = []
 
     def enter(self, block: Block, nodes: Nodes) -> None:
         """Take in the headings of the next block."""
@@ -55,16 +55,25 @@ class Sections:
             else:
                 self._starts.append(node)
                 self._paths.append(self._path())
-        self._nodes = len(nodes)
+        marked = set(self._starts)
+        self._titles = [
+            (node, text[nodes.starts[node] : nodes.ends[node]])
+            for node in range(len(nodes))
+            if nodes.kinds[node] is Kind.HEADING and node not in marked
+        ]
 
     def at(self, node: int) -> tuple[str, ...]:
         """The headings above a node, outermost first; a heading is in its own section."""
         return self._paths[bisect_right(self._starts, node) - 1]
 
-    def bounds(self, node: int) -> tuple[int, int]:
-        """The nodes of the section: the first, and the one after the last."""
-        at = bisect_right(self._starts, node) - 1
-        return self._starts[at], self._starts[at + 1] if at + 1 < len(self._starts) else self._nodes
+    def begin(self, node: int) -> int:
+        """The first node of the section."""
+        return self._starts[bisect_right(self._starts, node) - 1]
+
+    def title(self, node: int) -> str:
+        """The nearest heading without marks above a node, in its section; empty where there is none."""
+        at = bisect_right(self._titles, (node, "")) - 1
+        return self._titles[at][1] if at >= 0 and self._titles[at][0] >= self.begin(node) else ""
 
     def _path(self) -> tuple[str, ...]:
         return tuple(title for _, title in self._stack)

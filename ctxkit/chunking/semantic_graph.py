@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -11,7 +10,7 @@ import numpy as np
 
 from ctxkit.checking import check_able, check_number, check_whole
 from ctxkit.chunking.blocks import Block, BlockReader
-from ctxkit.chunking.context_line import context_line
+from ctxkit.chunking.context_line import context_line, refers_back
 from ctxkit.chunking.cutting import Level
 from ctxkit.chunking.nodes import Kind, Nodes, nodes_of, pieces_of
 from ctxkit.chunking.partition import partition
@@ -27,9 +26,11 @@ from ctxkit.tokens import get_counter
 __all__ = ["GraphStream", "SemanticGraphChunker"]
 
 _CHARACTERS = 64  # a token: a block holds at least so many for each token of a chunk
-_NEIGHBOURHOOD = 12  # nodes on either side whose entities a context line may name
+_NEIGHBOURHOOD = 6  # nodes before a chunk whose entities its context line may name
 _NUMBERS = frozenset({"CARDINAL", "ORDINAL", "PERCENT", "MONEY", "QUANTITY", "TIME", "DATE", "URL", "EMAIL", "HANDLE"})
+_LONGEST_TABLE = 100  # rows that a context line looks back over for the first
 _LONGEST_ENTITY = 200  # characters within which a sentence does not end
+_INSIDE_ENTITY = 10.0  # what a cut there costs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +74,7 @@ class SemanticGraphChunker:
     preset: str = "auto"
     context_tokens: int = 32
     word_weight: float = 0.6
-    entity_weight: float = 0.2
+    entity_weight: float = 0.1
     meaning_weight: float = 0.6
     structure_weight: float = 1.0
     size_weight: float = 0.3
@@ -181,7 +182,7 @@ class GraphStream:
         starts = np.asarray(nodes.starts)
         home = np.searchsorted(starts, [entity.span.start for entity in entities], side="right") - 1
         self._sections.enter(block, nodes)
-        costs = self._costs(text, nodes, entities, home)
+        costs = self._costs(text, nodes, starts, entities, home)
         groups = self._groups(text, nodes, costs)
         named = _names_by_node(entities, home, len(nodes))
         at = 0
@@ -194,7 +195,7 @@ class GraphStream:
                 at += 1
             yield self._chunk(block, nodes, named, first, after, span, tokens, tuple(inside))
 
-    def _costs(self, text: str, nodes: Nodes, entities: Sequence[Entity], home: Any) -> list[float]:
+    def _costs(self, text: str, nodes: Nodes, starts: Any, entities: Sequence[Entity], home: Any) -> list[float]:
         """What a cut before each node costs."""
         chunker, n = self._chunker, len(nodes)
         parts = [text[start:end] for start, end in zip(nodes.starts, nodes.ends, strict=True)]
@@ -207,10 +208,13 @@ class GraphStream:
             costs += chunker.meaning_weight * similarity_ties(self._embedder.embed(parts), nodes.tokens)
         if chunker.structure_weight:
             costs += chunker.structure_weight * _structure(text, nodes)
-        for entity in entities:  # an entity is in one chunk, where sentences were told apart wrongly
-            cut = int(np.searchsorted(nodes.starts, entity.span.start, side="right"))
-            if cut < n and nodes.starts[cut] < entity.span.end <= entity.span.start + _LONGEST_ENTITY:
-                costs[cut] += 10.0
+        if len(entities):
+            # Where sentences were told apart wrongly, inside an entity, no cut is worth it.
+            begins = np.asarray([entity.span.start for entity in entities])
+            ends = np.asarray([entity.span.end for entity in entities])
+            cuts = home + 1
+            known = np.append(starts, len(text))[cuts]
+            costs[cuts[(known < ends) & (ends - begins <= _LONGEST_ENTITY)]] += _INSIDE_ENTITY
         return cast("list[float]", costs.tolist())
 
     def _groups(self, text: str, nodes: Nodes, costs: list[float]) -> Iterator[tuple[int, int, Span, int]]:
@@ -257,13 +261,14 @@ class GraphStream:
         section = self._sections.at(first)
         context = ""
         if chunker.context_tokens:
-            low, high = self._sections.bounds(first)
-            around: Counter[str] = Counter()
-            for names in named[max(low, first - _NEIGHBOURHOOD) : min(high, after + _NEIGHBOURHOOD)]:
-                around.update(names)
-            context = context_line(
-                self._document.title, section, around, text, limit=chunker.context_tokens, count=self._count
+            path = (
+                self._document.title,
+                *section,
+                self._sections.title(first),
+                _table_header(block.text, nodes, first),
             )
+            before = _before(named, self._sections.begin(first), first) if refers_back(text) else ()
+            context = context_line(path, before, text, limit=chunker.context_tokens, count=self._count)
         whole = span.shift(block.start)
         return Chunk(
             id=f"{self._document.id}:{whole.start}-{whole.end}",
@@ -286,10 +291,29 @@ def _entity_mentions(entities: Sequence[Entity], home: Any) -> tuple[Any, Any]:
     pairs = {
         (known.setdefault(_key(entity), len(known)), int(node))
         for entity, node in zip(entities, home, strict=True)
-        if node >= 0
+        if node >= 0 and entity.label not in _NUMBERS
     }
     table = np.asarray(sorted(pairs), dtype=np.int64).reshape(-1, 2)
     return table[:, 0], table[:, 1]
+
+
+def _table_header(text: str, nodes: Nodes, first: int) -> str:
+    """The first row of the table that a chunk begins in the middle of; empty where it does not."""
+    at = first
+    while (
+        at > 0
+        and at > first - _LONGEST_TABLE
+        and nodes.kinds[at] is nodes.kinds[at - 1] is Kind.ROW
+        and nodes.gaps[at] < 2
+    ):
+        at -= 1
+    return text[nodes.starts[at] : nodes.ends[at]] if at < first else ""
+
+
+def _before(named: list[list[str]], low: int, first: int) -> Iterator[str]:
+    """The names in the nodes before `first`, the nearest first."""
+    for node in range(first - 1, max(low, first - _NEIGHBOURHOOD) - 1, -1):
+        yield from reversed(named[node])
 
 
 def _names_by_node(entities: Sequence[Entity], home: Any, size: int) -> list[list[str]]:

@@ -1,0 +1,215 @@
+"""Chroma's chunking evaluation: what a retriever finds in the chunks, ours and those of peers, at equal mean sizes."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ctxkit.chunking import SemanticGraphChunker
+from ctxkit.documents import Chunk, Document, Span, intersect_spans, total_length
+from ctxkit.evaluation.benchmarks._frameworks import ask
+from ctxkit.evaluation.benchmarks._omega import precision_omega, trimmed
+from ctxkit.evaluation.benchmarks._vectors import vectors_of
+from ctxkit.evaluation.bootstrap import paired_bootstrap
+from ctxkit.evaluation.datasets import RetrievalSet
+from ctxkit.evaluation.report import Bar, Report
+from ctxkit.protocols import Embedder
+from ctxkit.storage import index_text
+from ctxkit.tokens import get_counter
+
+__all__ = ["PEERS", "SETTINGS", "quality"]
+
+ENCODING = "cl100k_base"
+FETCHED = 5
+SETTINGS = ((55, 110), (90, 180), (130, 240), (200, 320), (300, 420))
+"""Preferred and most tokens of our chunks: mean sizes from under 60 to over 250."""
+CHOSEN = (90, 180)
+"""The setting whose ablations are measured."""
+PEERS = (
+    ("chroma_recursive", 200),
+    ("langchain_recursive", 200),
+    ("fixed_tokens", 200),
+    ("llamaindex_sentence", 200),
+    ("chonkie_recursive", 200),
+    ("chonkie_sentence", 200),
+)
+MEASURES = ("recall", "precision", "iou", "omega")
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """Chunks by document: spans as cut, and what is embedded of each."""
+
+    name: str
+    setting: str
+    spans: Mapping[str, Sequence[Span]]
+    texts: Mapping[str, Sequence[str]]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Measures of one system, a number a question: strict ranges and trimmed spans, and as published."""
+
+    name: str
+    mean_tokens: float
+    strict: Mapping[str, NDArray[np.float64]]
+
+
+def quality(
+    report: Report,
+    questions: RetrievalSet,
+    embedder: Embedder | None,
+    *,
+    settings: Sequence[tuple[int, int]] = SETTINGS,
+    peers: Sequence[tuple[str, int]] = PEERS,
+    ablate: bool = False,
+) -> None:
+    """Add the rows and the bars.
+
+    Args:
+        embedder: without one, Precision_Omega alone, which needs none.
+        settings: preferred and most tokens of our chunks, by growing size; `CHOSEN` among them.
+        peers: names and sizes.
+        ablate: whether every ablation is retrieved from, and not the context line's alone.
+    """
+    documents = questions.documents
+    chunker = SemanticGraphChunker(counter=get_counter(ENCODING))
+    ours = [
+        _graph(replace(chunker, preferred_tokens=low, max_tokens=high), documents, "graph") for low, high in settings
+    ]
+    scored = [_score(report, system, questions, embedder) for system in ours]
+    chosen = replace(chunker, preferred_tokens=CHOSEN[0], max_tokens=CHOSEN[1])
+    for name, changes in ABLATIONS.items():
+        asked = embedder if name in RETRIEVED or ablate else None
+        _score(report, _graph(replace(chosen, **changes), documents, name), questions, asked)
+    best = [row for row in report.rows if row["chunker"] == "graph" and row["setting"] == "{}/{}".format(*CHOSEN)]
+    over = max(row["longest"] - int(row["setting"].split("/")[1]) for row in report.rows if row["chunker"] == "graph")
+    report.bars.append(Bar.at_most("tokens_over_the_maximum", over, 0))
+    report.bars.append(Bar.at_least("omega", best[0]["omega"], 47.0))
+    if embedder is not None:
+        report.bars.append(Bar.at_least("iou", best[0]["iou"], 9.5))
+        report.bars.append(Bar.at_least("recall", best[0]["recall"], 79.0))
+    answer = ask("split", texts=[document.text for document in documents], settings=[list(peer) for peer in peers])
+    if answer is None:
+        report.data += "; peers left out: run `make peers`"
+        return
+    for (name, size), found in zip(peers, answer, strict=True):
+        spans = {
+            document.id: [Span(*span) for span in cut] for document, cut in zip(documents, found["spans"], strict=True)
+        }
+        texts = {document.id: [span.slice(document.text) for span in spans[document.id]] for document in documents}
+        peer = _score(report, System(name, str(size), spans, texts, found["seconds"]), questions, embedder)
+        _compare(report, scored, peer)
+
+
+ABLATIONS: dict[str, dict[str, Any]] = {
+    "graph, no context line": {"context_tokens": 0},
+    "graph, no entities": {"extractor": None},
+    "graph, no structure": {"structure_weight": 0.0},
+    "graph, no words": {"word_weight": 0.0},
+    "graph, sizes alone": {"extractor": None, "structure_weight": 0.0, "word_weight": 0.0, "context_tokens": 0},
+}
+
+RETRIEVED = ("graph, no context line",)
+
+
+def _graph(chunker: SemanticGraphChunker, documents: Sequence[Document], name: str) -> System:
+    spans, texts = {}, {}
+    start = time.process_time()
+    chunked: dict[str, list[Chunk]] = {document.id: list(chunker.chunk(document)) for document in documents}
+    seconds = time.process_time() - start
+    for document in documents:
+        chunks = chunked[document.id]
+        spans[document.id] = [chunk.span for chunk in chunks]
+        texts[document.id] = [
+            index_text("", (), chunk.text, chunk.context) if chunker.context_tokens else chunk.text for chunk in chunks
+        ]
+    return System(name, f"{chunker.preferred_tokens}/{chunker.max_tokens}", spans, texts, seconds)
+
+
+def _score(report: Report, system: System, questions: RetrievalSet, embedder: Embedder | None) -> Scores:
+    text_of = {document.id: document.text for document in questions.documents}
+    bare = {id_: [trimmed(text_of[id_], span) for span in spans] for id_, spans in system.spans.items()}
+    count = get_counter(ENCODING).count
+    tokens = [count(span.slice(text_of[id_])) for id_, spans in system.spans.items() for span in spans]
+    wanted = list(questions.excerpts.values())
+    strict = {"omega": _column(lambda question: precision_omega(bare, wanted[question]), len(wanted))}
+    published = {
+        "omega": _column(lambda question: precision_omega(system.spans, wanted[question], touching=True), len(wanted))
+    }
+    if embedder is not None:
+        fetched = _fetched(system, questions, embedder)
+        for measures, spans_by_id in ((strict, bare), (published, system.spans)):
+            flat = [(id_, span) for id_ in system.spans for span in spans_by_id[id_]]
+            table = np.array([_found([flat[at] for at in row], wanted[number]) for number, row in enumerate(fetched)])
+            measures.update(zip(("recall", "precision", "iou"), table.T, strict=True))
+    row: dict[str, Any] = {
+        "measure": "quality",
+        "chunker": system.name,
+        "setting": system.setting,
+        "chunks": len(tokens),
+        "mean_tokens": round(statistics.fmean(tokens), 1),
+        "longest": max(tokens),
+        "seconds": round(system.seconds, 2),
+    }
+    for name in MEASURES:
+        if name in strict:
+            row[name] = round(100 * float(strict[name].mean()), 2)
+            row[f"{name}_published"] = round(100 * float(published[name].mean()), 2)
+    report.rows.append(row)
+    return Scores(system.name, statistics.fmean(tokens), strict)
+
+
+def _column(measure: Callable[[int], float], size: int) -> NDArray[np.float64]:
+    return np.array([measure(number) for number in range(size)])
+
+
+def _fetched(system: System, questions: RetrievalSet, embedder: Embedder) -> NDArray[np.int64]:
+    """The five nearest chunks of all documents for each question, by exact cosine."""
+    asked = vectors_of(embedder, list(questions.queries.values()))
+    there = vectors_of(embedder, [text for texts in system.texts.values() for text in texts])
+    nearest: NDArray[np.int64] = np.argsort(-(asked @ there.T), axis=1, kind="stable")[:, :FETCHED]
+    return nearest
+
+
+def _found(fetched: Sequence[tuple[str, Span]], excerpts: Mapping[str, Sequence[Span]]) -> tuple[float, float, float]:
+    """Recall, precision and IoU in characters."""
+    wanted = hit = 0
+    size = sum(span.length for _, span in fetched)
+    for document, spans in excerpts.items():
+        wanted += total_length(spans)
+        hit += total_length(intersect_spans([span for id_, span in fetched if id_ == document], spans))
+    return hit / wanted, hit / size if size else 0.0, hit / (size + wanted - hit)
+
+
+def _compare(report: Report, ours: Sequence[Scores], peer: Scores) -> None:
+    """The paired difference at the peer's mean size, ours interpolated between our settings on a logarithmic scale."""
+    sizes = [scores.mean_tokens for scores in ours]
+    above = next((at for at, size in enumerate(sizes) if size >= peer.mean_tokens), len(sizes) - 1)
+    low, high = ours[max(0, above - 1)], ours[above]
+    part = 0.0
+    if high.mean_tokens > low.mean_tokens:
+        part = np.log(peer.mean_tokens / low.mean_tokens) / np.log(high.mean_tokens / low.mean_tokens)
+    row: dict[str, Any] = {
+        "measure": "difference",
+        "chunker": f"graph - {peer.name}",
+        "mean_tokens": round(peer.mean_tokens, 1),
+    }
+    for name in MEASURES:
+        if name not in peer.strict:
+            continue
+        here = (1 - part) * low.strict[name] + part * high.strict[name]
+        difference = paired_bootstrap(100 * here, 100 * peer.strict[name])
+        row[name] = f"{difference.mean:+.2f} ({difference.low:+.2f} to {difference.high:+.2f})"
+        if name in ("iou", "omega"):
+            report.bars.append(Bar.at_least(f"{name}_above_{peer.name}", difference.low, 0.0))
+        elif name == "recall":
+            report.bars.append(Bar.at_least(f"recall_not_below_{peer.name}", difference.high, 0.0))
+    report.rows.append(row)
