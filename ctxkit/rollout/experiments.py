@@ -157,7 +157,7 @@ class Experiments:
         """
         kind = "rate" if isinstance(value, bool) else "mean"
         if kind == "mean":
-            check_number(value, "the outcome", minimum=-1e150, maximum=1e150)
+            check_number(value, "the outcome", minimum=-1e100, maximum=1e100)  # squares stay finite
         _check_unit(unit)
         if not unit:
             return "not exposed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,18 @@ def start(ctxkit: Any, *more: str, name: str = "wide") -> Any:
     return ctxkit("experiments", "start", name, *(more or ARMS), "--seed", f"seed of {name}", "--json")
 
 
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("experiments") / "store.db"
+    Store.open(f"sqlite:///{path}").close()
+    return path
+
+
 @pytest.fixture
-def store(ctxkit: Any, tmp_path: Path) -> Path:
+def store(ctxkit: Any, tmp_path: Path, empty: Path) -> Path:
     """An empty store at the default place."""
-    Store.open(f"sqlite:///{tmp_path}/.ctxkit/store.db").close()
+    (tmp_path / ".ctxkit").mkdir()
+    shutil.copy(empty, tmp_path / ".ctxkit" / "store.db")
     return tmp_path
 
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from ctxkit import ContextEngine
 from ctxkit.errors import ConfigError, ConflictError, CtxkitError, NotFoundError, StorageError
+from ctxkit.evaluation.benchmarks.experiments import MINIMUM, ours
 from ctxkit.rollout import Arm, Experiment, Experiments
 from ctxkit.rollout.report import metric_report, needed, verdict
 from ctxkit.storage import Store
@@ -135,7 +136,8 @@ def test_a_missing_unit_gets_the_control_and_is_not_counted(memory: Experiments,
     assert memory.record("wide", unit or "", True) == "not exposed"
 
 
-def test_coverage_up_and_down_moves_nobody_who_is_in(experiments: Experiments) -> None:
+def test_coverage_up_and_down_moves_nobody_who_is_in(memory: Experiments) -> None:
+    experiments = memory
     experiments.start(experiment(coverage=0.05))
     units = [f"u{number}" for number in range(40)]
     before: dict[str, str] = {}
@@ -173,8 +175,8 @@ def test_a_preview_writes_nothing(memory: Experiments) -> None:
     assert memory.record("wide", "alice", True) == "not exposed"
 
 
-def test_tenants_have_experiments_of_their_own(store: Store) -> None:
-    one, other = (Experiments(store.for_tenant(tenant)) for tenant in ("acme", "other"))
+def test_tenants_have_experiments_of_their_own(memory: Experiments) -> None:
+    one, other = (Experiments(memory.store.for_tenant(tenant)) for tenant in ("acme", "other"))
     one.start(experiment())
     with pytest.raises(NotFoundError):
         other.assign("wide", "alice")
@@ -347,6 +349,39 @@ def test_a_goal_mirrors_the_values(first: float, second: float, n: int, goal: st
     assert judged(~control, ~wide, goal=other)[:2] == found
     swap = {"control": "wide", "wide": "control", None: None}
     assert judged(wide, control, goal=goal)[:2] == (found[0], swap[found[1]])
+
+
+@pytest.mark.parametrize("weights", [(0.5, 0.5), (0.8, 0.1, 0.1)])
+def test_the_report_decides_as_the_simulation_does(weights: tuple[float, ...]) -> None:
+    """The false winners of `ctxkit bench experiments` are those of this report: look by look, the same verdict."""
+    names = ("control", "a", "b")[: len(weights)]
+    made = experiment(
+        arms={name: Arm(1, weight) for name, weight in zip(names, weights, strict=True)}, minimum=MINIMUM, planned=500
+    )
+    rng = np.random.default_rng(7)
+    arms = rng.choice(len(weights), 4000, p=weights)
+    values = (rng.random(4000) < np.where(arms == 1, 0.5, 0.35)).astype(float)
+    won = []
+    for look in range(100, 4001, 100):
+        seen = {name: values[:look][arms[:look] == index] for index, name in enumerate(names)}
+        counts = {name: len(each) for name, each in seen.items()}
+        found = verdict(made, counts, metric_report(made, "success", "rate", counts, seen))[0]
+        control = seen["control"]
+        past = [
+            min(len(each), len(control)) >= MINIMUM
+            and each.mean() - control.mean()
+            > ours(
+                *(len(control), control.mean(), control.var(ddof=1)),
+                *(len(each), each.mean(), each.var(ddof=1)),
+                progress=(len(control) + len(each)) / (500 * (weights[0] + weights[index])),
+                alpha=0.05 / (len(weights) - 1),
+            )
+            for index, each in enumerate(seen.values())
+            if index
+        ]
+        assert (found == "winner") == any(past)
+        won.append(any(past))
+    assert True in won and False in won
 
 
 def test_intervals_hold_the_estimates_and_shrink() -> None:

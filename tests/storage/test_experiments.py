@@ -107,29 +107,24 @@ def test_a_missing_experiment_is_named_with_those_there_are(store: Store) -> Non
             call()
 
 
-@pytest.mark.parametrize("bad", ["a\x00b", "a\ud800", "", "x" * 600])
-def test_names_that_no_database_holds_are_refused(store: Store, bad: str) -> None:
-    create(store)
-    with pytest.raises(StorageError):
-        create(store, name=bad, seed="t")
-    with pytest.raises(StorageError):
-        create(store, name="f", seed=bad)
-    for call in (
-        lambda: store.experiments.expose("e", bad, "a"),
-        lambda: store.experiments.record("e", bad, "m", "rate", 1.0),
-        lambda: store.experiments.record("e", "u", bad, "rate", 1.0),
-    ):
-        with pytest.raises(StorageError):
-            call()
-    assert [found.name for found in store.experiments.list()] == ["e"]
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-def test_a_value_that_is_no_number_is_refused(store: Store, bad: float) -> None:
+def test_what_no_database_holds_is_refused(store: Store) -> None:
     create(store)
     store.experiments.expose("e", "u", "a")
-    with pytest.raises(ConfigError):
-        store.experiments.record("e", "u", "m", "mean", bad)
+    for bad in ("a\x00b", "a\ud800", "", "x" * 600):
+        for call in (
+            lambda bad=bad: create(store, name=bad, seed="t"),
+            lambda bad=bad: create(store, name="f", seed=bad),
+            lambda bad=bad: store.experiments.expose("e", bad, "a"),
+            lambda bad=bad: store.experiments.record("e", bad, "m", "rate", 1.0),
+            lambda bad=bad: store.experiments.record("e", "u", bad, "rate", 1.0),
+        ):
+            with pytest.raises(StorageError):
+                call()
+    for number in (float("nan"), float("inf"), -float("inf")):
+        with pytest.raises(ConfigError):
+            store.experiments.record("e", "u", "m", "mean", number)
+    assert [found.name for found in store.experiments.list()] == ["e"]
+    assert store.experiments.exposures("e") == {"a": 1}
     assert store.experiments.values("e") == {}
 
 
@@ -140,7 +135,7 @@ def test_writers_at_once_lose_nothing_and_count_nothing_twice(workers: Workers, 
         """
     store = Store.open(url)
     go()
-    for turn in range(4):
+    for turn in range(2):
         print(store.experiments.expose("e", f"shared-{turn}", f"arm{me}"))
         store.experiments.expose("e", f"mine-{me}-{turn}", "a")
         store.experiments.record("e", f"shared-{turn}", "m", "rate", 1.0)
@@ -154,10 +149,10 @@ def test_writers_at_once_lose_nothing_and_count_nothing_twice(workers: Workers, 
     assert all(each == told[0] for each in told), "everybody is told the same arm of a unit"
     with Store.open(store_url) as store:
         expected = Counter(told[0])
-        expected["a"] += 20
+        expected["a"] += 10
         assert store.experiments.exposures("e") == dict(expected)
         values = np.concatenate(list(store.experiments.values("e")["m"].values.values()))
-        assert sorted(values.tolist()) == [pytest.approx(1 / 6)] * 4 + [1.0] * 20
+        assert sorted(values.tolist()) == [pytest.approx(1 / 6)] * 2 + [1.0] * 10
 
 
 def test_of_many_who_start_or_stop_one_wins(workers: Workers, store_url: str) -> None:
