@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ctxkit.errors import EmbeddingError
+
 __all__ = ["AccessHistory"]
 
 Keys = NDArray[np.int64]
@@ -112,12 +114,12 @@ class AccessHistory:
         return {"access_keys": self._keys, "access_last": self._last, "access_before": self._before}
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over a saved history; nothing is hot until `settle`. Raises `KeyError` or `ValueError`."""
+        """Take over a saved history; nothing is hot until `settle`. Raises `KeyError` or `EmbeddingError`."""
         keys, last, before = arrays["access_keys"], arrays["access_last"], arrays["access_before"]
         if keys.dtype != np.int64 or last.dtype != np.uint32 or before.dtype != np.uint32:
-            raise ValueError("not an access history")
+            raise EmbeddingError("not an access history", remedy="Build it again from the vectors.")
         if keys.ndim != 1 or not keys.shape == last.shape == before.shape or (np.diff(keys) <= 0).any():
-            raise ValueError("not an access history")
+            raise EmbeddingError("not an access history", remedy="Build it again from the vectors.")
         self._pending = []
         self._keys, self._last, self._before = keys.copy(), last.copy(), before.copy()
         self._slot = np.full(len(keys), -1, dtype=np.int32)

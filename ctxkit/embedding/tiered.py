@@ -208,20 +208,22 @@ class TieredIndex(_Index):
             return arrays
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what `to_arrays` gave. Raises `KeyError` or `ValueError` where it did not."""
+        """Take over what `to_arrays` gave. Raises `KeyError` or `EmbeddingError` where it did not."""
         keys, codes, scales = arrays["keys"], arrays["codes"], arrays["scales"]
         width = padded(self.dimension)
         if keys.dtype != np.int64 or codes.dtype != np.uint8 or scales.dtype != np.float16:
-            raise ValueError("not a tiered index")
+            raise EmbeddingError("not a tiered index", remedy="Build it again from the vectors.")
         if keys.ndim != 1 or codes.shape != (len(keys), width // 2) or scales.shape != (len(keys), width // GROUP):
-            raise ValueError("not a tiered index of this dimension")
+            raise EmbeddingError("not a tiered index of this dimension", remedy="Build it again from the vectors.")
         if (keys[1:] <= keys[:-1]).any() or not (scales >= 0).all():
-            raise ValueError("not a tiered index")
+            raise EmbeddingError("not a tiered index", remedy="Build it again from the vectors.")
         with self._lock:
             if self.rescore == "fp16":
                 halves = arrays["halves"]
                 if halves.dtype != np.uint8 or halves.shape != (len(keys), 2 * self.dimension):
-                    raise ValueError("not a tiered index of this dimension")
+                    raise EmbeddingError(
+                        "not a tiered index of this dimension", remedy="Build it again from the vectors."
+                    )
                 self._history.from_arrays(arrays)
             self._codes.replace(np.ascontiguousarray(codes))
             self._set(keys, np.array(scales))
@@ -332,7 +334,8 @@ class TieredIndex(_Index):
         if len(rows) <= second:
             return rows
         estimates = products * product(self._scales[rows].view(np.uint16), self._inverse)
-        return rows[estimates >= np.partition(estimates, -second)[-second]]
+        kept: Rows = rows[estimates >= np.partition(estimates, -second)[-second]]
+        return kept
 
     def _weighted(self, vector: Vectors) -> Vectors:
         """The query times the mean scale of each group: what the codes are multiplied with."""
@@ -360,6 +363,6 @@ def load_tiered(path: Path, dimension: int, **options: Any) -> tuple[TieredIndex
     arrays, header = content
     try:
         index.from_arrays(arrays)
-    except (KeyError, ValueError):
+    except (KeyError, EmbeddingError):
         return None
     return index, header

@@ -102,7 +102,10 @@ class TieredDenseIndex(DenseIndex):
         return self._tiers.to_arrays()
 
     def from_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        self._tiers.from_arrays(arrays)
+        try:
+            self._tiers.from_arrays(arrays)
+        except EmbeddingError as error:
+            raise ValueError("the arrays are not those of one index") from error
 
     def _save(self) -> None:
         super()._save()
