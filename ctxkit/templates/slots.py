@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeGuard, get_args
@@ -21,6 +22,7 @@ WELL_KNOWN = ("context", "history", "question")
 MAX_VALUE_DEPTH = 64
 _MAX_INTEGER_BITS = 4096
 _LARGE = 1 << 64
+_first_64_bits = struct.Struct(">Q").unpack_from
 _TRUSTS: tuple[Trust, ...] = get_args(Trust)
 _TYPES: tuple[SlotType, ...] = get_args(SlotType)
 
@@ -245,7 +247,7 @@ def fence_of(value: str, encoded: bytes) -> tuple[str, str]:
     """`delimiters` of a value whose UTF-8 is at hand."""
     digest = hashlib.sha256(encoded).digest()
     while True:
-        tag = f"data-{int.from_bytes(digest[:8], 'big') % 100_000_000:08}"
+        tag = "data-" + str(_first_64_bits(digest)[0] % 100_000_000).zfill(8)
         if tag not in value:
             return f"<{tag}>", f"</{tag}>"
         digest = hashlib.sha256(digest).digest()
