@@ -32,8 +32,8 @@ _EXTRACTORS: Mapping[str, tuple[Callable[[], EntityExtractor], tuple[str, ...]]]
 }
 
 
-# Chinese has three bytes a character; what spaCy reads in windows shows itself in half a megabyte.
-_PART = {"light": 1, "chinese": 3, "spacy": 20}
+# Parts of the giant line: what jieba reads run by run and spaCy in windows shows itself in less than all of it.
+_PART = {"light": 1, "chinese": 30, "spacy": 40}
 
 
 def run(
@@ -42,8 +42,8 @@ def run(
     """Precision, recall and F1 of names whose spans are exact, whatever their label; a few minutes on two cores.
 
     `throughput` is processor time of a bare `nlp.pipe` over the same windows, in ours, the median of interleaved
-    rounds. `MB/s` is of UTF-8 and processor time, for orientation alone. `peak MB` is how far the process grows over
-    one line of 10 MB (0.5 MB for spaCy), text and entities included, after it has read something short.
+    rounds. `MB/s` is of UTF-8 and processor time, for orientation alone. `peak MB` is what Python allocates at most over
+    one line of 10 MB (1 MB for jieba, 0.25 MB for spaCy), text and entities included, after something short.
 
     Args:
         limit: only the first texts of each set.
@@ -120,7 +120,7 @@ def _throughput(text: str, rounds: int) -> float:
 
 
 _MEASURE = """
-import resource, sys
+import sys, tracemalloc
 from pathlib import Path
 from ctxkit.evaluation.benchmarks.chunking import story_of_the_stone, war_and_peace
 from ctxkit.evaluation.benchmarks.entities import _EXTRACTORS
@@ -129,15 +129,14 @@ extractor = _EXTRACTORS[name][0]()
 unit = (story_of_the_stone if language == "chinese" else war_and_peace)(data).text[:1_000_000]
 unit = " ".join(unit.split())
 next(iter(extractor.extract([unit[:60_000]])))
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+tracemalloc.start()
 found = next(iter(extractor.extract([(unit * (size // len(unit) + 1))[:size]])))
-after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print((after - before) / (1 << 20 if sys.platform == "darwin" else 1024))
+print(tracemalloc.get_traced_memory()[1] / 1e6)
 """
 
 
 def _peak(name: str, size: int, language: str, data: Path) -> float:
-    """How many MB a process of its own grows over one line of `size` characters."""
+    """How many MB Python allocates at most over one line of `size` characters."""
     done = subprocess.run(
         [sys.executable, "-c", _MEASURE, name, str(size), language, str(data)], capture_output=True, text=True
     )
