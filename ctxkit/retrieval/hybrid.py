@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,7 @@ class Hybrid:
         counter: counts joined chunks; without one their tokens are estimated from their parts'.
         bm25: k1 and b of the lexical signal.
         analyzer: turns texts into terms; choose the stemmer's language here.
+        index_kind: of the dense signal, see `Dense`.
 
     Raises:
         ConfigError: a parameter is wrong, `k` is not positive, or the query is another tenant's.
@@ -82,6 +83,7 @@ class Hybrid:
     bm25: BM25 = field(default_factory=BM25)
     analyzer: Analyzer = field(default_factory=Analyzer)
     graph: Graph | None = None
+    index_kind: Literal["flat", "tiered", "int4"] = "flat"
     dense: Dense | None = field(init=False, repr=False)
     lexical: Lexical = field(init=False, repr=False)
 
@@ -93,7 +95,7 @@ class Hybrid:
         if unknown := set(self.weights) - set(_WEIGHTS):
             raise ConfigError(f"there is no signal {sorted(unknown)}", remedy=f"Signals: {', '.join(_WEIGHTS)}.")
         self.lexical = Lexical(self.store, weights=self.bm25, analyzer=self.analyzer)
-        self.dense = None if self.embedder is None else Dense(self.store, self.embedder)
+        self.dense = None if self.embedder is None else Dense(self.store, self.embedder, index_kind=self.index_kind)
         if self.graph is None:
             self.graph = Graph(self.store)
         for names in (self._plain, (*self._plain, "graph")):  # complains now, and not at the first question
