@@ -42,7 +42,7 @@ def run(
     """Precision, recall and F1 of names whose spans are exact, whatever their label; a few minutes on two cores.
 
     `throughput` is processor time of a bare `nlp.pipe` over the same windows, in ours, the median of interleaved
-    rounds. `MB/s` is of UTF-8 and processor time, for orientation alone. `peak MB` is what Python allocates at most over
+    rounds. `MB/s` is of UTF-8 and processor time, for orientation. `peak MB` is what Python allocates at most over
     one line of 10 MB (1 MB for jieba, 0.25 MB for spaCy), text and entities included, after something short.
 
     Args:
