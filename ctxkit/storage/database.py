@@ -150,6 +150,17 @@ class Database:
             if in_memory:
                 self._memory_lock.release()
 
+    @contextmanager
+    def own_connection(self) -> Iterator[Any]:
+        """The driver's own connection, taken out of the pool and closed at the end."""
+        with translated(self.shown):
+            connection = self._engine.connect()
+            try:
+                connection.detach()
+                yield connection.connection.driver_connection
+            finally:
+                connection.close()
+
     def close(self) -> None:
         if not self._closed:
             self._closed = True

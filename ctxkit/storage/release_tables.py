@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Index, Integer, Table, UniqueConstraint
+from sqlalchemy import BigInteger, Column, Index, Integer, Table, UniqueConstraint
 
 from ctxkit.storage.columns import key, metadata, tenant, text, within
 
@@ -12,6 +12,7 @@ __all__ = [
     "payload_versions",
     "run_blobs",
     "runs",
+    "template_epochs",
     "template_events",
     "template_includes",
 ]
@@ -43,6 +44,8 @@ template_events = Table(
     Column("happened_at", text, nullable=False),
     within("templates", ["name"], ["name"]),
 )
+
+template_epochs = Table("template_epochs", metadata, tenant(), Column("epoch", BigInteger, nullable=False))
 
 template_includes = Table(
     "template_includes",

@@ -28,6 +28,7 @@ from ctxkit.storage.release_tables import (
     payload_versions,
     run_blobs,
     runs,
+    template_epochs,
     template_events,
     template_includes,
 )
@@ -59,6 +60,7 @@ __all__ = [
     "runs",
     "sessions",
     "stores",
+    "template_epochs",
     "template_events",
     "template_includes",
     "template_labels",

@@ -6,14 +6,14 @@ Nothing here is ever deleted: what is not wanted any more is archived, and whoev
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from sqlalchemy import func
 
 from ctxkit.documents import content_hash
 from ctxkit.errors import ConfigError
-from ctxkit.storage import tables
+from ctxkit.storage import epochs, tables
 from ctxkit.storage import template_labels as labelling
 from ctxkit.storage.checks import checked_plain_name, checked_text, decoded, encoded
 from ctxkit.storage.clock import moment, now
@@ -22,6 +22,8 @@ from ctxkit.storage.records import ANY, LabelMove, TemplateEvent, TemplateInfo, 
 from ctxkit.storage.tenancy import Scope
 
 __all__ = ["SEARCH_PLACES", "Templates"]
+
+T = TypeVar("T")
 
 SEARCH_PLACES = ("name", "label", "slot", "text")
 """Where a search looks."""
@@ -33,6 +35,8 @@ class Templates:
     def __init__(self, database: Database, tenant: str) -> None:
         self._database = database
         self._tenant = tenant
+        self.changes = 0
+        """How many writes went through this object: a cache beside it sees its own process's at once."""
 
     def push(
         self,
@@ -90,9 +94,10 @@ class Templates:
             scope.insert(tables.template_includes, included)
             changes = {"last_version": last + 1, "updated_at": moved}
             scope.execute(scope.update(head).where(head.c.name == name).values(**changes))
+            epochs.bump(scope)
             return TemplateVersion(name, last + 1, digest, plain, moment(moved), message, by, is_new=True)
 
-        return self._database.write(self._tenant, work)
+        return self._write(work)
 
     def get(
         self,
@@ -176,9 +181,9 @@ class Templates:
         checked_plain_name(label, "the label")
         checked_text(name, "the template's name")
         _check_why(by, message)
-        return self._database.write(
-            self._tenant,
+        return self._write(
             lambda scope: labelling.move(scope, name, label, version, expected, by=by, message=message, force=force),
+            bump=True,
         )
 
     def rollback(
@@ -194,9 +199,9 @@ class Templates:
         for text in (name, label):
             checked_text(text, "the template's name or label")
         _check_why(by, message)
-        return self._database.write(
-            self._tenant,
+        return self._write(
             lambda scope: labelling.rollback(scope, name, label, expected, by=by, message=message, force=force),
+            bump=True,
         )
 
     def protect(self, name: str, label: str, *, by: str = "", message: str = "") -> bool:
@@ -236,9 +241,28 @@ class Templates:
     def _archive(self, name: str, version: int | None, by: str, message: str, *, on: bool) -> bool:
         checked_text(name, "the template's name")
         _check_why(by, message)
-        return self._database.write(
-            self._tenant, lambda scope: labelling.archive(scope, name, version, on=on, by=by, message=message)
+        return self._write(
+            lambda scope: labelling.archive(scope, name, version, on=on, by=by, message=message), bump=True
         )
+
+    def epoch(self) -> int:
+        """A number that grows whenever a name or a label may mean another version; what caches are checked by."""
+        return self._database.read(self._tenant, epochs.read)
+
+    def notifications(self, *, timeout: float = 1.0) -> Iterator[bool]:
+        """True after each change that `epoch` counts, False after `timeout` seconds without; PostgreSQL only."""
+        return epochs.notifications(self._database, self._tenant, timeout)
+
+    def _write(self, work: Callable[[Scope], T], *, bump: bool = False) -> T:
+        def bumped(scope: Scope) -> T:
+            result = work(scope)
+            if bump:
+                epochs.bump(scope)
+            return result
+
+        result = self._database.write(self._tenant, bumped)
+        self.changes += 1
+        return result
 
     def label_history(self, name: str, label: str) -> list[LabelMove]:
         """The moves of a label, oldest first."""

@@ -85,6 +85,11 @@ class TemplateRegistry:
     def __init__(self, store: Store) -> None:
         self._store = store
 
+    @property
+    def store(self) -> Store:
+        """Where the templates are kept."""
+        return self._store
+
     def push(
         self,
         name: str,
