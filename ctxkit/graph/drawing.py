@@ -98,7 +98,7 @@ def _graph(picture: Picture, drawn: Drawn, colours: dict[str, int]) -> Iterator[
     )
     yield "<section><h2>What is named together</h2>"
     yield (
-        "<p>The larger, the more chunks name it. The darker a line, the more often two are close beyond chance; "
+        "<p>The larger, the more chunks name it. The clearer a line, the more often two are close beyond chance; "
         f"a dashed line joins two names of one thing.{left_out}</p>"
     )
     yield f'<svg class="graph" viewBox="0 0 {drawn.width} {drawn.height}" role="img"><g>'

@@ -10,7 +10,7 @@ from ctxkit.settings import require
 
 __all__ = ["Drawn", "choose"]
 
-WIDTH, HEIGHT, MARGIN = 960, 600, 60
+WIDTH, HEIGHT, MARGIN, SIDE = 960, 600, 60, 80
 
 _LINES = 4
 """Lines for each entity, at most on average: the strongest."""
@@ -65,7 +65,7 @@ def _places(nodes: Sequence[int], edges: Sequence[Edge]) -> dict[int, tuple[int,
     wide, high = max(xs) - left or 1.0, max(ys) - top or 1.0
     return {
         node: (
-            round(MARGIN + (x - left) / wide * (WIDTH - 2 * MARGIN)) if len(nodes) > 1 else WIDTH // 2,
+            round(SIDE + (x - left) / wide * (WIDTH - 2 * SIDE)) if len(nodes) > 1 else WIDTH // 2,
             round(MARGIN / 2 + (y - top) / high * (HEIGHT - 1.2 * MARGIN)) if len(nodes) > 1 else HEIGHT // 2,
         )
         for node, (x, y) in found.items()
