@@ -17,7 +17,7 @@ def chunk(
     file: str = typer.Argument(..., help="A file; - reads standard input."),
     chunker: str = typer.Option("recursive", help="The name of a registered chunker."),
     max_tokens: int = typer.Option(256, help="The most tokens of a chunk."),
-    overlap: int = typer.Option(0, help="The tokens that neighbours share."),
+    overlap: int = typer.Option(0, help="The tokens that neighbours share; not every chunker takes it."),
     encoding: str = typer.Option("o200k_base", help="What counts the tokens."),
     name: str = typer.Option("stdin.txt", help="The source name of standard input; its ending decides the format."),
     as_json: bool = JsonOption,
@@ -65,6 +65,8 @@ def chunk(
             continue
         heading = f"  {' > '.join(piece.heading_path)}" if piece.heading_path else ""
         say(f"--- {piece.span.start}-{piece.span.end}  {piece.token_count} tokens{heading}")
+        if piece.context:
+            say(f"    {piece.context}")
         say(piece.text)
     if not as_json:
         say(f"--- {count} {'chunk' if count == 1 else 'chunks'}, {tokens:,} tokens")

@@ -21,6 +21,7 @@ from ctxkit.cli import (
     replay,
     sessions,
     template_import,
+    template_serve,
     template_sync,
     template_tests,
     templates,
@@ -65,6 +66,7 @@ doctor_module.add_to(app)
 template_tests.add_to(templates.app)
 template_import.add_to(templates.app)
 template_sync.add_to(templates.app)
+template_serve.add_to(templates.app)
 app.add_typer(models.app, name="models")
 app.add_typer(templates.app, name="templates")
 app.add_typer(payloads.app, name="payloads")

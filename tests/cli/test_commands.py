@@ -67,7 +67,7 @@ def test_chunk_prints_one_object_a_line(ctxkit: Any, notes: Path) -> None:
     text = (notes / "keys.md").read_text()
     assert len(result.lines) > 2
     for row in result.lines:
-        assert set(row) == {"start", "end", "token_count", "text", "entities", "heading_path"}
+        assert set(row) == {"start", "end", "token_count", "text", "entities", "heading_path", "context"}
         assert text[row["start"] : row["end"]] == row["text"]
         assert 0 < row["token_count"] <= 16
     assert ["Keys", "Rotation"] in [row["heading_path"] for row in result.lines]
