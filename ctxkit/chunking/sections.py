@@ -43,6 +43,7 @@ class Sections:
                     (wiki.start(), wiki["marks"].count("="), wiki["title"].strip()) for wiki in _WIKI.finditer(text)
                 ]
                 found.sort()
+        marked: set[int] = set()
         for start, depth, title in found:
             if start == 0 and block.inside_line:
                 continue
@@ -50,12 +51,12 @@ class Sections:
                 self._stack.pop()
             self._stack.append((depth, title))
             node = bisect_right(nodes.ends, start)
+            marked.add(node)
             if node == self._starts[-1]:
                 self._paths[-1] = self._path()
             else:
                 self._starts.append(node)
                 self._paths.append(self._path())
-        marked = set(self._starts)
         self._titles = [
             (node, text[nodes.starts[node] : nodes.ends[node]])
             for node in range(len(nodes))

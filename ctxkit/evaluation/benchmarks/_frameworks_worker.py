@@ -39,9 +39,10 @@ def splitter(name: str, size: int) -> Callable[[str], Sequence[str]]:
     if name == "llamaindex_sentence":
         from llama_index.core.node_parser import SentenceSplitter
 
-        return SentenceSplitter(
+        sentences: Any = SentenceSplitter(
             chunk_size=size, chunk_overlap=0, tokenizer=lambda text: encoding.encode(text, disallowed_special=())
-        ).split_text
+        )
+        return sentences.split_text  # type: ignore[no-any-return]
     import chonkie
 
     kind = {"chonkie_recursive": chonkie.RecursiveChunker, "chonkie_sentence": chonkie.SentenceChunker}[name]
