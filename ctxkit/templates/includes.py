@@ -31,6 +31,8 @@ MAX_INCLUDE_DEPTH = 8
 """How deep templates may include each other."""
 MAX_INCLUDED = 1_000_000
 """The characters that the includes of one template may come to, each counted as often as it stands there."""
+MAX_INCLUDES = 256
+"""How many templates may be inside of one, at all depths together."""
 
 Resolver = Callable[[str], "Template"]
 """From a reference as it is written (`name`, `name@3`, `name@production`, `name@sha256:…`) to the template it names."""
@@ -71,6 +73,7 @@ class Includes:
         self._name = name
         self._found: dict[str, Include] = {}
         self._weight = 0
+        self._inside = [0, 0]
 
     @property
     def found(self) -> dict[str, Include]:
@@ -110,6 +113,11 @@ class Includes:
             raise fail(
                 f"{written!r} has {len(template.messages)} messages and cannot stand inside one",
                 "An included template is one message of text.",
+            )
+        self._inside = [sum(pair) for pair in zip(self._inside, _extent(template), strict=True)]
+        if self._inside[0] > MAX_INCLUDES or self._inside[1] > MAX_INCLUDED:
+            raise fail(
+                f"there are more than {MAX_INCLUDES} templates or {MAX_INCLUDED:,} characters inside", "Include less."
             )
         name = template.name or written.partition("@")[0]
         reference = f"{name}@{template.version}" if template.version else f"{name}@sha256:{template.hash[:16]}"
@@ -151,6 +159,13 @@ def stored_resolver(stored: Mapping[str, Any], *, where: str) -> Resolver:
         return template
 
     return resolve
+
+
+def _extent(template: Template) -> tuple[int, int]:
+    """How many templates a template is, itself included, and the characters of their sources: what is stored of it."""
+    extents = [_extent(include.template) for include in template.includes if include.template is not None]
+    characters = sum(len(message.content) for message in template.messages)
+    return 1 + sum(count for count, _ in extents), characters + sum(size for _, size in extents)
 
 
 def _weight(nodes: Sequence[Node]) -> int:

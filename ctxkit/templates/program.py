@@ -105,6 +105,8 @@ class Program:
         )
 
     def _fence(self, value: str, payload: Mapping[str, Any]) -> tuple[str, str]:
+        if "\x00" in value:
+            self._check(payload)
         try:
             return fence_of(value, value.encode("utf-8"))
         except UnicodeEncodeError:
@@ -117,8 +119,8 @@ class _Message:
     """A message's program: texts with places to fill, or else steps.
 
     The places are those of text variables, by name, and those of values without fences inside of objects; `fenced` are
-    the places that have one for a fence on both sides. Text variables are `unseen` by the check of the payload: whether
-    they can be sent is asked once, of the whole message.
+    the places that have one for a fence on both sides. Text variables are not looked at before: whether they can be
+    sent shows when they are encoded for a fence, and is asked once, of the whole message, where some are `unseen`.
     """
 
     role: TemplateRole
@@ -163,7 +165,14 @@ def _compile(
         else:
             return _Message(role, steps)
     return _Message(
-        role, steps, texts, tuple(sources), tuple(fills), tuple(fenced), unseen=bool(fills), reaches=tuple(reaches)
+        role,
+        steps,
+        texts,
+        tuple(sources),
+        tuple(fills),
+        tuple(fenced),
+        unseen=len(fills) > len(fenced),
+        reaches=tuple(reaches),
     )
 
 

@@ -129,6 +129,24 @@ def test_depth_is_bounded_in_stored_templates_too() -> None:
         Template.parse("{{> t8@1}}", includes=library)
 
 
+def test_what_is_stored_is_bounded() -> None:
+    """Empty templates too: each reference keeps its own copy of what it names, and levels multiply."""
+    library = Library(a="")
+    for number in range(20):
+        library.templates[f"a@l{number}"] = library.templates["a@1"]
+    library.add("b@1", "".join(f"{{{{> a@l{number}}}}}" for number in range(20)))
+    for number in range(20):
+        library.templates[f"b@l{number}"] = library.templates["b@1"]
+    fits = "".join(f"{{{{> b@l{number}}}}}" for number in range(12))
+    assert len(Template.parse(fits, includes=library).includes) == 12
+    with pytest.raises(TemplateSyntaxError, match="more than 256 templates"):
+        Template.parse(fits + "{{> b@l12}}", includes=library)
+    library.add("c@1", "{{! " + "x" * 600_000 + " }}")
+    library.templates["c@2"] = library.templates["c@1"]
+    with pytest.raises(TemplateSyntaxError, match="1,000,000 characters"):
+        Template.parse("{{> c@1}}{{> c@2}}", includes=library)
+
+
 def test_what_an_include_declares_holds_everywhere() -> None:
     library = Library(a="---\nslots:\n  tone: trusted string\n---\n{{tone}}")
     assert [m.text for m in Template.parse("{{> a@1}}, {{tone}}", includes=library).render({"tone": "x"})] == ["x, x"]
