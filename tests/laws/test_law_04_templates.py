@@ -73,7 +73,9 @@ ROLES = ["system", "history", "user", "assistant"]
 
 REFUSED = ["\x00", "a\x00b", "\ud800", "\udfff x", "\ud83d\ude00"]
 
-values = st.one_of(stored_texts, st.sampled_from(INJECTIONS), st.sampled_from(INJECTIONS).map(lambda text: f"a {text} b"))
+values = st.one_of(
+    stored_texts, st.sampled_from(INJECTIONS), st.sampled_from(INJECTIONS).map(lambda text: f"a {text} b")
+)
 payloads = st.fixed_dictionaries(
     {
         "policy": values,
