@@ -154,6 +154,31 @@ def store(store_url: str) -> Iterator[Store]:
         yield opened
 
 
+@pytest.fixture(scope="session", params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def opened_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """One store for the whole run, on both databases in turn."""
+    from ctxkit.storage import Store
+
+    if request.param == "sqlite":
+        with Store.open(f"sqlite:///{tmp_path_factory.mktemp('shared') / 'store.db'}") as opened:
+            yield opened
+        return
+    server = request.getfixturevalue("postgresql")
+    name = server.create()
+    with Store.open(server.url(name)) as opened:
+        yield opened
+    server.drop(name)
+
+
+_tenants = itertools.count(1)
+
+
+@pytest.fixture
+def tenant_store(opened_store: Store) -> Store:
+    """The store as a new tenant sees it, which is empty: making a database takes longer than most tests."""
+    return opened_store.for_tenant(f"tenant {next(_tenants)}")
+
+
 @pytest.fixture(scope="session")
 def local_model() -> LocalModel:
     """The small local model, loaded once for the whole run; a test that asks for it is marked `model`."""

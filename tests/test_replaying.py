@@ -32,6 +32,11 @@ SOURCE = "--- system ---\nSpeak {{tone}}.\n--- history ---\n--- user ---\n{{cont
 TOOL = {"type": "function", "function": {"name": "look_up", "parameters": {"type": "object", "properties": {}}}}
 
 
+@pytest.fixture
+def store(tenant_store: Store) -> Store:
+    return tenant_store
+
+
 def fill(engine: ContextEngine) -> ContextEngine:
     engine.ingest_documents(
         [

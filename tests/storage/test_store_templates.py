@@ -20,6 +20,11 @@ from tests.strategies import stored_texts
 objects = st.dictionaries(stored_texts.map(lambda text: text[:10]), json_values, max_size=4)
 
 
+@pytest.fixture
+def store(tenant_store: Store) -> Store:
+    return tenant_store
+
+
 class TestVersions:
     def test_they_count_from_one(self, store: Store) -> None:
         pushed = [store.templates.push("t", {"text": str(number)}, message=f"m{number}") for number in range(4)]

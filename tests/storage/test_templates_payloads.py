@@ -19,6 +19,11 @@ from ctxkit.storage import Store, parse_json
 from ctxkit.storage.payloads import contains, exact
 
 
+@pytest.fixture
+def store(tenant_store: Store) -> Store:
+    return tenant_store
+
+
 def test_versions_of_a_key(store: Store) -> None:
     payloads = store.payloads
     one, two = (payloads.put("brand", {"tone": tone}, by="ann", message=tone) for tone in ("brief", "long"))

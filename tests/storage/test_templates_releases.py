@@ -17,6 +17,11 @@ from ctxkit.storage import Store, TemplateVersion
 LABELS = ("production", "staging")
 
 
+@pytest.fixture
+def store(tenant_store: Store) -> Store:
+    return tenant_store
+
+
 class Registry(RuleBasedStateMachine):
     """One template, which any sequence of calls leaves as the model says; what is refused changes nothing."""
 
