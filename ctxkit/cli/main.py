@@ -86,7 +86,7 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="replace")
     try:
-        app()
+        app(prog_name="ctxkit")  # the same however it was started
     except Exception as error:
         if "--debug" in sys.argv:
             raise
