@@ -203,7 +203,7 @@ MEMORY = Store.open("sqlite://")
 NUMBERS = itertools.count()
 
 
-@settings(max_examples=settings().max_examples // 5)
+@settings(max_examples=max(5, settings().max_examples // 10))
 @given(requests())
 def test_any_prompt_is_replayed_or_refused_as_a_whole(asked: Asked) -> None:
     store = MEMORY.for_tenant(str(next(NUMBERS)))

@@ -180,7 +180,7 @@ pairs = st.lists(st.sampled_from(TENANTS), min_size=2, max_size=2, unique=True)
 
 
 # An example reads everything a store shows, twice: about 50 transactions each.
-@settings(max_examples=settings().max_examples // 2, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=settings().max_examples // 3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pairs, actions, actions, st.randoms(use_true_random=False))
 def test_a_tenant_sees_what_it_would_see_alone(
     memory: Store, tenants: list[str], first: Sequence[Any], second: Sequence[Any], rng: Random

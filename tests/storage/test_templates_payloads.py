@@ -158,7 +158,7 @@ values = st.recursive(
 objects = st.dictionaries(st.sampled_from("abc"), values, max_size=3)
 
 
-@settings(max_examples=settings().max_examples // 5)
+@settings(max_examples=max(5, settings().max_examples // 10))
 @given(objects)
 def test_everything_contains_itself_and_nothing_but_itself_is_needed(value: Any) -> None:
     left = exact(json.dumps(value))
@@ -170,7 +170,9 @@ def test_everything_contains_itself_and_nothing_but_itself_is_needed(value: Any)
 
 
 @pytest.mark.postgres
-@settings(max_examples=settings().max_examples // 5, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=max(5, settings().max_examples // 10), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(pairs=st.lists(st.tuples(objects, objects), min_size=10, max_size=20))
 def test_containment_is_that_of_postgresql(pairs: list[Any], asked: Any) -> None:
     rows = [(json.dumps(left), json.dumps(right)) for left, right in pairs]
