@@ -234,14 +234,12 @@ class TemplateRegistry:
         return self._store.templates.list(archived=archived)
 
     def diff(self, older: str, newer: str) -> str:
-        """What changed between two references, as a unified diff of their text forms; empty when nothing did."""
+        """What changed between two references, as a unified diff of their text forms; empty when nothing did.
+
+        After the text stands what each include is frozen to, which may change while the text does not.
+        """
         before, after = self.get(older), self.get(newer)
-        lines = difflib.unified_diff(
-            before.source.splitlines(keepends=True),
-            after.source.splitlines(keepends=True),
-            before.reference,
-            after.reference,
-        )
+        lines = difflib.unified_diff(_shown(before), _shown(after), before.reference, after.reference)
         return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
 
     def differences(self, older: str, newer: str) -> dict[str, Any]:
@@ -285,6 +283,11 @@ class TemplateRegistry:
 
     async def adiff(self, older: str, newer: str) -> str:
         return await asyncio.to_thread(self.diff, older, newer)
+
+
+def _shown(template: Template) -> list[str]:
+    frozen = [f"{{{{> {item.written}}}}} is {item.reference} sha256:{item.hash}\n" for item in template.includes]
+    return [*template.source.splitlines(keepends=True), *frozen]
 
 
 def _check_name(name: str) -> None:
