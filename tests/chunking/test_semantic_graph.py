@@ -102,7 +102,7 @@ def test_the_context_line_never_has_more_than_its_tokens() -> None:
 
 
 def test_wiki_headings_and_plain_titles() -> None:
-    text = " = Gambia = \n The team was founded long ago . It has won little since then . \n = = Players = = \n All play . "
+    text = " = Gambia = \n The team is old . It has won little since it began . \n = = Players = = \n All play . "
     assert {chunk.heading_path for chunk in chunks(text, source="a.txt", max_tokens=24, preferred_tokens=12)} == {
         ("Gambia",),
         ("Gambia", "Players"),

@@ -1,4 +1,4 @@
-"""Chunkers: throughput beside LangChain, growth with the input, losslessness, and Precision_Omega at equal sizes."""
+"""Chunkers beside peers: what a retriever finds in their chunks, throughput, growth with the input, losslessness."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ import gc
 import gzip
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ctxkit.chunking import RecursiveChunker, SentenceChunker
-from ctxkit.documents import Document, Span
+from ctxkit.chunking import RecursiveChunker, SemanticGraphChunker, SentenceChunker
+from ctxkit.documents import Document
 from ctxkit.errors import ConfigError
-from ctxkit.evaluation.benchmarks._omega import precision_omega, trimmed
-from ctxkit.evaluation.datasets import RetrievalSet, chunking_eval
+from ctxkit.evaluation.benchmarks._chunk_quality import PEERS, SETTINGS, quality
+from ctxkit.evaluation.benchmarks._chunk_speed import speed
+from ctxkit.evaluation.datasets import chunking_eval
 from ctxkit.evaluation.peers import tiktoken_cache
 from ctxkit.evaluation.report import Bar, Report
 from ctxkit.protocols import Chunker
+from ctxkit.registry import create
 from ctxkit.settings import require
 from ctxkit.tokens import BpeCounter, get_counter
 
-__all__ = ["SHAPES", "growth", "is_lossless", "precision_omega", "run"]
+__all__ = ["SHAPES", "growth", "is_lossless", "run"]
 
 ENCODING = "cl100k_base"
 SIZE = 256
@@ -44,14 +46,30 @@ SHAPES: dict[str, Callable[[int], str]] = {
 """Texts of about a given number of characters. The first four are those of law 8."""
 
 
-def run(data: Path, *, rounds: int = 5, growth_size: int = 400_000, sizes: Sequence[int] = SIZES) -> Report:
-    """Measure everything; a minute or two on two cores.
+def run(
+    data: Path,
+    *,
+    rounds: int = 5,
+    growth_size: int = 400_000,
+    sizes: Sequence[int] = SIZES,
+    retrieve: bool = True,
+    settings: Sequence[tuple[int, int]] = SETTINGS,
+    peers: Sequence[tuple[str, int]] = PEERS,
+    ablate: bool = False,
+    characters: int = 40_000,
+) -> Report:
+    """Measure everything. A first run embeds some twenty thousand chunks; their vectors stay in the cache folder.
 
     Args:
         rounds: how often each timing is repeated; the chunkers take turns, and the median counts. All run in one
             thread, and timings are processor time, so that a busy machine does not decide.
         growth_size: characters of the shorter text of each shape.
         sizes: the maxima at which losslessness is checked.
+        retrieve: whether chunks are embedded and searched; without it, Precision_Omega alone.
+        settings: preferred and most tokens of the graph chunker, for the comparison with peers.
+        peers: names and sizes of the peers' chunkers.
+        ablate: whether every ablation is embedded and searched too.
+        characters: of War and Peace, that the semantic chunkers are timed on; 0 leaves them out.
     """
     book, novel, questions = war_and_peace(data), story_of_the_stone(data), chunking_eval(data)
     report = Report(
@@ -62,7 +80,10 @@ def run(data: Path, *, rounds: int = 5, growth_size: int = 400_000, sizes: Seque
     _throughput(report, book, rounds)
     _growth(report, growth_size, rounds)
     _lossless(report, [book, novel, *questions.documents], sizes)
-    _omega(report, questions)
+    embedder = create("embedder", "minilm") if retrieve or characters else None
+    if embedder is not None and characters:
+        speed(report, book, embedder, characters=characters)
+    quality(report, questions, embedder if retrieve else None, settings=settings, peers=peers, ablate=ablate)
     return report
 
 
@@ -92,6 +113,7 @@ def _throughput(report: Report, book: Document, rounds: int) -> None:
         "langchain": lambda: len(peer.split_text(book.text)),
         "recursive": lambda: len(list(RecursiveChunker(max_tokens=SIZE, counter=counter).chunk(book))),
         "sentence": lambda: len(list(SentenceChunker(max_tokens=SIZE, counter=counter).chunk(book))),
+        "graph": lambda: len(list(SemanticGraphChunker(max_tokens=SIZE, counter=counter).chunk(book))),
     }
     seconds: dict[str, list[float]] = {name: [] for name in work}
     chunks: dict[str, int] = {}
@@ -163,6 +185,7 @@ def _growth(report: Report, size: int, rounds: int) -> None:
     chunkers: dict[str, Chunker] = {
         "recursive": RecursiveChunker(max_tokens=SIZE, counter=counter),
         "sentence": SentenceChunker(max_tokens=SIZE, counter=counter),
+        "graph": SemanticGraphChunker(max_tokens=SIZE, counter=counter),
     }
     for name, chunker in chunkers.items():
         for number, (shape, make) in enumerate(SHAPES.items()):
@@ -170,8 +193,8 @@ def _growth(report: Report, size: int, rounds: int) -> None:
             report.rows.append(
                 {"measure": "growth", "chunker": name, "shape": shape, "characters": size, "ratio": round(ratio, 2)}
             )
-            if name == "recursive" and number < 4:
-                report.bars.append(Bar.at_most(f"growth_{shape.replace(' ', '_')}", ratio, 2.5))
+            if name in ("recursive", "graph") and number < 4:
+                report.bars.append(Bar.at_most(f"growth_{name}_{shape.replace(' ', '_')}", ratio, 2.5))
 
 
 # ------------------------------------------------------------------------------------------------ losslessness
@@ -199,59 +222,10 @@ def _lossless(report: Report, documents: Iterable[Document], sizes: Sequence[int
             for chunker in (
                 RecursiveChunker(max_tokens=size, counter=counter),
                 SentenceChunker(max_tokens=size, counter=counter),
+                SemanticGraphChunker(max_tokens=size, counter=counter),
             ):
                 checked += 1
                 held += is_lossless(document, chunker, size, counter)
     sizes_text = f"{min(sizes)}..{max(sizes)}"
     report.rows.append({"measure": "lossless", "max_tokens": sizes_text, "checked": checked, "lossless": held})
     report.bars.append(Bar.at_least("lossless", held / checked, 1.0))
-
-
-# ---------------------------------------------------------------------------------------------- Precision_Omega
-
-
-def _omega(report: Report, questions: RetrievalSet) -> None:
-    counter = get_counter(ENCODING)
-    for size in (100, 140, 200, 250, 400):
-        peer = langchain_splitter(size)
-        chunkers: dict[str, Callable[[Document], list[Span]]] = {
-            "langchain": lambda document, peer=peer: _located(document.text, peer.split_text(document.text)),  # type: ignore[misc]
-            "recursive": _spans_of(RecursiveChunker(max_tokens=size, counter=counter)),
-            "sentence": _spans_of(SentenceChunker(max_tokens=size, counter=counter)),
-        }
-        for name, cut in chunkers.items():
-            report.rows.append({"measure": "omega", "chunker": name, "max_tokens": size, **_omega_of(cut, questions)})
-
-
-def _spans_of(chunker: Chunker) -> Callable[[Document], list[Span]]:
-    return lambda document: [chunk.span for chunk in chunker.chunk(document)]
-
-
-def _located(text: str, pieces: Sequence[str]) -> list[Span]:
-    """The spans of pieces that are in order and do not overlap."""
-    spans, position = [], 0
-    for piece in pieces:
-        start = text.index(piece, position)
-        position = start + len(piece)
-        spans.append(Span(start, position))
-    return spans
-
-
-def _omega_of(cut: Callable[[Document], list[Span]], questions: RetrievalSet) -> dict[str, float]:
-    counter = get_counter(ENCODING)
-    as_cut, bare, tokens = {}, {}, []
-    for document in questions.documents:
-        spans = cut(document)
-        as_cut[document.id] = spans
-        bare[document.id] = [trimmed(document.text, span) for span in spans]
-        tokens += [counter.count(span.slice(document.text)) for span in spans]
-    strict = [precision_omega(bare, wanted) for wanted in questions.excerpts.values()]
-    published = [precision_omega(as_cut, wanted, touching=True) for wanted in questions.excerpts.values()]
-    return {
-        "chunks": len(tokens),
-        "mean_tokens": round(statistics.fmean(tokens), 1),
-        "longest": max(tokens),
-        "omega": round(100 * statistics.fmean(strict), 1),
-        "omega_deviation": round(100 * statistics.stdev(strict), 1),
-        "omega_touching": round(100 * statistics.fmean(published), 1),
-    }

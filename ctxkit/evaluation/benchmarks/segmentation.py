@@ -1,0 +1,214 @@
+"""QMSum meetings: topic segmentation beside TextTiling, and gold spans found in 2,000 tokens beside fixed windows."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import statistics
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ctxkit.chunking import SemanticGraphChunker
+from ctxkit.documents import Document, Span, merge_spans
+from ctxkit.errors import ConfigError
+from ctxkit.evaluation.benchmarks._frameworks import ask
+from ctxkit.evaluation.benchmarks._vectors import vectors_of
+from ctxkit.evaluation.bootstrap import paired_bootstrap
+from ctxkit.evaluation.metrics import span_recall
+from ctxkit.evaluation.report import Bar, Report
+from ctxkit.protocols import Embedder
+from ctxkit.registry import create
+from ctxkit.stop_words import ENGLISH_STOP_WORDS
+from ctxkit.storage import index_text
+from ctxkit.tokens import get_counter
+
+__all__ = ["pk", "run"]
+
+ENCODING = "cl100k_base"
+ROOM = 2_000
+WINDOW = 256
+TOPIC = (2_048, 4_096)  # preferred and most tokens of a topic
+FETCHED = (384, 640)  # preferred and most tokens of a chunk that is searched for
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """Turns one after the other; topics by their first turn; questions with the spans that answer them."""
+
+    document: Document
+    turns: list[Span]
+    topics: list[int]
+    questions: list[tuple[str, tuple[Span, ...]]]
+
+
+def run(data: Path, *, meetings: int = 35, retrieve: int = 6) -> Report:
+    """Measure both.
+
+    Args:
+        meetings: of the validation split, for segmentation.
+        retrieve: meetings whose chunks are embedded; all 35 are 0.8 million tokens.
+    """
+    loaded = _meetings(data)[:meetings]
+    report = Report("segmentation", f"QMSum, {len(loaded)} meetings for topics, {min(retrieve, len(loaded))} for spans")
+    _topics(report, loaded)
+    if retrieve:
+        _spans(report, loaded[:retrieve], create("embedder", "minilm"))
+    return report
+
+
+def _meetings(data: Path) -> list[Meeting]:
+    path = data / "qmsum" / "val.jsonl.gz"
+    if not path.is_file():
+        raise ConfigError("the data file is not here", subject=str(path), remedy="Set CTXKIT_DATA to the data folder.")
+    rows = [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode("utf-8").splitlines()]
+    return [_meeting(number, row) for number, row in enumerate(rows)]
+
+
+def _meeting(number: int, row: dict[str, Any]) -> Meeting:
+    turns: list[Span] = []
+    text = ""
+    for turn in row["meeting_transcripts"]:
+        said = f"{turn['speaker']}: {turn['content']}"
+        turns.append(Span(len(text), len(text) + len(said)))
+        text += said + "\n\n"
+
+    def spans(item: dict[str, Any]) -> tuple[Span, ...]:
+        ranges = [(int(low), min(int(high), len(turns) - 1)) for low, high in item["relevant_text_span"]]
+        return merge_spans([Span(turns[low].start, turns[high].end) for low, high in ranges if low <= high])
+
+    topics = {int(low) for topic in row["topic_list"] for low, _ in topic["relevant_text_span"]} - {0}
+    questions = [(query["query"], spans(query)) for query in row["specific_query_list"]]
+    return Meeting(
+        Document.from_text(text, source=f"meeting-{number}.txt"),
+        turns,
+        sorted(topic for topic in topics if topic < len(turns)),
+        [(asked, wanted) for asked, wanted in questions if wanted],
+    )
+
+
+# --------------------------------------------------------------------------------------------------------- topics
+
+
+def pk(reference: Sequence[int], found: Sequence[int], size: int) -> float:
+    """The part of pairs of places, half a mean segment apart, of which the two disagree whether a cut is between them.
+
+    Source: Beeferman, Berger and Lafferty, "Statistical models for text segmentation", Machine Learning 34, 1999.
+
+    Example:
+        >>> pk([2], [2], 4), pk([2], [], 4)
+        (0.0, 0.3333333333333333)
+    """
+    reach = max(1, round(size / (len(reference) + 1) / 2))
+
+    def cut(places: Sequence[int], low: int) -> bool:
+        return bisect_right(places, low + reach) > bisect_right(places, low)
+
+    pairs = size - reach
+    return sum(cut(reference, low) != cut(found, low) for low in range(pairs)) / pairs if pairs > 0 else 0.0
+
+
+def _topics(report: Report, meetings: Sequence[Meeting]) -> None:
+    counter = get_counter(ENCODING)
+    low, high = TOPIC
+    graph = SemanticGraphChunker(counter=counter, preferred_tokens=low, max_tokens=high)
+    blind = SemanticGraphChunker(
+        counter=counter, preferred_tokens=low, max_tokens=high, extractor=None, word_weight=0.0, structure_weight=0.0
+    )
+    systems: dict[str, list[list[int]]] = {
+        name: [[chunk.span.start for chunk in chunker.chunk(meeting.document)] for meeting in meetings]
+        for name, chunker in (("graph", graph), ("graph, sizes alone", blind))
+    }
+    systems["no cut"] = [[] for _ in meetings]
+    texts = [meeting.document.text for meeting in meetings]
+    tiled = ask("texttiling", texts=texts, stop_words=sorted(ENGLISH_STOP_WORDS))
+    if tiled is None:
+        report.data += "; TextTiling left out: run `make peers`"
+    else:
+        systems["texttiling"] = [[start for start, _ in spans] for spans in tiled]
+    scores = {
+        name: [_pk(meeting, cuts) for meeting, cuts in zip(meetings, found, strict=True)]
+        for name, found in systems.items()
+    }
+    for name, values in scores.items():
+        cuts = statistics.fmean(max(0, len(found) - 1) for found in systems[name])
+        report.rows.append(
+            {"measure": "topics", "system": name, "pk": round(statistics.fmean(values), 3), "cuts": round(cuts, 1)}
+        )
+    if tiled is not None:
+        difference = paired_bootstrap(scores["texttiling"], scores["graph"])
+        report.bars.append(Bar.at_least("pk_below_texttiling", difference.low, 0.0))
+
+
+def _pk(meeting: Meeting, starts: Sequence[int]) -> float:
+    begins = [turn.start for turn in meeting.turns]
+    found = sorted({bisect_left(begins, start) for start in starts} - {0})
+    return pk(meeting.topics, found, len(meeting.turns))
+
+
+# ---------------------------------------------------------------------------------------------------------- spans
+
+
+def _spans(report: Report, meetings: Sequence[Meeting], embedder: Embedder) -> None:
+    counter = get_counter(ENCODING)
+    low, high = FETCHED
+    graph = SemanticGraphChunker(counter=counter, preferred_tokens=low, max_tokens=high)
+    small = SemanticGraphChunker(counter=counter, preferred_tokens=110, max_tokens=220)
+    recalls: dict[str, list[float]] = {}
+    for meeting in meetings:
+        text = meeting.document.text
+        wide = [(chunk.span, chunk.token_count) for chunk in graph.chunk(meeting.document)]
+        fine = [(chunk.span, index_text("", (), chunk.text, chunk.context)) for chunk in small.chunk(meeting.document)]
+        fixed = _windows(text)
+        asked = vectors_of(embedder, [question for question, _ in meeting.questions])
+        plain = asked @ vectors_of(embedder, [span.slice(text) for span, _ in fixed]).T
+        inner = asked @ vectors_of(embedder, [said for _, said in fine]).T
+        # A wide chunk is worth what its best small one is: MiniLM reads 256 tokens and says little of many.
+        home = [[at for at, (span, _) in enumerate(fine) if outer.start <= span.start < outer.end] for outer, _ in wide]
+        for number, (_, wanted) in enumerate(meeting.questions):
+            scores = np.array([_worth(inner[number, inside]) if inside else -1.0 for inside in home])
+            for name, ranked in (("fixed windows", (fixed, plain[number])), ("graph", (wide, scores))):
+                found = _filled(*ranked)
+                recalls.setdefault(name, []).append(span_recall({"": found}, {"": wanted}))
+    for name, values in recalls.items():
+        mean = round(100 * statistics.fmean(values), 1)
+        report.rows.append({"measure": "spans", "system": name, "recall": mean, "questions": len(values)})
+    ratio = statistics.fmean(recalls["graph"]) / statistics.fmean(recalls["fixed windows"])
+    report.bars.append(Bar.at_least("span_recall_times_fixed", ratio, 1.3))
+
+
+def _worth(scores: Any) -> float:
+    """The mean of the best three."""
+    return float(np.sort(scores)[-3:].mean())
+
+
+def _windows(text: str) -> list[tuple[Span, int]]:
+    """Windows of 256 tokens, one after the other."""
+    counter = get_counter(ENCODING)
+    ids = counter.encode(text)
+    found: list[tuple[Span, int]] = []
+    position = 0
+    for at in range(0, len(ids), WINDOW):
+        part = ids[at : at + WINDOW]
+        end = position + len(counter.decode(part).replace("\ufffd", ""))
+        found.append((Span(position, min(end, len(text))), len(part)))
+        position = end
+    return found
+
+
+def _filled(pieces: Sequence[tuple[Span, int]], scores: Any) -> list[Span]:
+    """The best pieces that fit into the room, the last one in part."""
+    found: list[Span] = []
+    room = ROOM
+    for at in np.argsort(-np.asarray(scores), kind="stable"):
+        span, tokens = pieces[int(at)]
+        if tokens > room:
+            found.append(Span(span.start, span.start + span.length * room // tokens))
+            break
+        found.append(span)
+        room -= tokens
+    return found
