@@ -19,7 +19,6 @@ from ctxkit.ingest import Ingestion, IngestReport, below, vanished
 from ctxkit.messages import Message
 from ctxkit.prompts import Budget, Completion, CompletionDelta, CompletionOptions, Prompt
 from ctxkit.protocols import ChatCounter, Chunker, Embedder, EntityExtractor, Model, Retriever, Stage, Window
-from ctxkit.replaying import Request, read_prompt, record_prompt
 from ctxkit.settings import default_store, default_tenant
 from ctxkit.trace import Trace
 
@@ -265,20 +264,20 @@ class ContextEngine:
             trace=trace,
         )
         if record:
+            from ctxkit.replaying import Request, record_prompt
+
             parts = (self.retriever, *self.stages, self.window)
             request = Request.of(query, len(history), template, payload, model, parts)
             record_prompt(self.store, prompt, request, template=chosen, payload=values, candidates=used)
         return prompt
 
     def replay(self, fingerprint: str) -> Prompt:
-        """A recorded prompt again, byte for byte, whatever has become of documents, labels and models since.
+        """A recorded prompt again, byte for byte, whatever has changed since; 8 digits of its fingerprint are enough.
 
-        The beginning of the fingerprint is enough, from 8 hex digits on.
-
-        Raises:
-            NotFoundError: no such prompt was recorded.
-            StorageError: what is stored does not hash to the fingerprint.
+        Raises `NotFoundError` for one that was not recorded, `StorageError` for one that is damaged.
         """
+        from ctxkit.replaying import read_prompt
+
         return read_prompt(self.store, fingerprint).prompt
 
     def _template(self, template: str | Template | None) -> Template:
