@@ -13,7 +13,7 @@ from ctxkit.errors import ConfigError
 from ctxkit.prompts import Budget
 from ctxkit.protocols import Retriever, Stage
 from ctxkit.registry import create
-from ctxkit.trace import Trace
+from ctxkit.trace import Trace, label
 
 if TYPE_CHECKING:
     from ctxkit.storage import Store
@@ -50,6 +50,7 @@ def find(retriever: Retriever, stages: Sequence[Stage], query: Query, k: int, tr
     """What the retriever finds and the stages leave of it, each step in the trace."""
     with trace.stage("retrieval") as record:
         candidates = retriever.retrieve(query, k)
+        record.notes |= _retrieval_notes(retriever, candidates)
         record.items_out = len(candidates)
         record.tokens_out = sum(candidate.chunk.token_count for candidate in candidates)
     for stage in stages:
@@ -111,3 +112,11 @@ def paths_of(paths: str | Path | Iterable[str | Path]) -> list[Path]:
         if not str(path):
             raise ConfigError("a path is empty", remedy='Name a file or a folder; "." is the current one.')
     return [Path(path) for path in given]
+
+
+def _retrieval_notes(retriever: Retriever, candidates: Sequence[Candidate]) -> dict[str, Any]:
+    """What the retriever says of itself, and the names through which the graph reached a candidate, by its source."""
+    describe = getattr(retriever, "describe", None)
+    notes: dict[str, Any] = dict(describe()) if callable(describe) else {}
+    via = {label(candidate.sources): list(candidate.via) for candidate in candidates if candidate.via}
+    return {**notes, "via": via} if via else notes

@@ -243,10 +243,14 @@ class Prompt:
             ]
         if self.trace.records:
             lines.append("\nstages:")
-            lines += [
-                f"  {record.stage}: {record.items_in} -> {record.items_out}, {record.seconds * 1000:.1f} ms"
-                for record in self.trace.records
-            ]
+            for record in self.trace.records:
+                lines.append(
+                    f"  {record.stage}: {record.items_in} -> {record.items_out}, {record.seconds * 1000:.1f} ms"
+                )
+                lines += [f"    {name}: {note}" for name, note in record.notes.items() if isinstance(note, str)]
+                lines += [
+                    f"    {source} via {', '.join(names)}" for source, names in record.notes.get("via", {}).items()
+                ]
         return "\n".join(lines)
 
 

@@ -91,6 +91,7 @@ def search(
     half_life: float | None = typer.Option(None, help="Prefer newer documents: days in which the weight halves."),
     diversity: float | None = typer.Option(None, help="Avoid repeats: 0 (relevance only) to 1 (variety only)."),
     now: str | None = NowOption,
+    explain: bool = typer.Option(False, "--explain", help="Also say through which names the graph reached a chunk."),
     embedder: str = EmbedderOption,
     store: str | None = StoreOption,
     tenant: str | None = TenantOption,
@@ -107,6 +108,8 @@ def search(
         engine.stages = make_stages(engine, half_life=half_life, diversity=diversity)
         moment = moment_for(parse_moment(now), half_life)
         found = engine.search(query, k, filters=parse_filters(filters), now=moment)
+        describe = getattr(engine.retriever, "describe", None)
+        facts = describe() if explain and callable(describe) else {}
     rows = [
         {
             "document": candidate.chunk.document_id,
@@ -116,6 +119,7 @@ def search(
             "text": candidate.text,
             "score": round(candidate.score, 6),
             "scores": {signal: round(score, 6) for signal, score in candidate.scores.items()},
+            "via": list(candidate.via),
         }
         for candidate in found
     ]
@@ -128,9 +132,12 @@ def search(
             "source": f"{row['source']}:{row['start']}-{row['end']}",
             "text": str(row["text"])[:100],
         }
-        for row in rows
+        | ({"via": ", ".join(candidate.via)} if explain else {})
+        for candidate, row in zip(found, rows, strict=True)
     ]
     say(table(shown))
+    for name, fact in facts.items():
+        say(f"{name}: {fact}")
 
 
 def add_to(app: typer.Typer) -> None:

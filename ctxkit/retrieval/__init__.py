@@ -1,11 +1,13 @@
-"""Finding the chunks that answer a question: by meaning, by words, and both together."""
+"""Finding the chunks that answer a question: by meaning, by words, through a graph of names, and all together."""
 
 from __future__ import annotations
 
 from ctxkit.retrieval.dense import Dense
 from ctxkit.retrieval.fusion import Fusion, max_normalised, min_max, reciprocal_rank, z_score
+from ctxkit.retrieval.graph import Graph
 from ctxkit.retrieval.hybrid import Hybrid
 from ctxkit.retrieval.lexical import Lexical
+from ctxkit.retrieval.neighbourhood import Neighbourhood
 from ctxkit.retrieval.neighbours import drop_copies, merge_neighbours
 from ctxkit.retrieval.postings import BM25
 from ctxkit.retrieval.terms import Analyzer
@@ -15,8 +17,10 @@ __all__ = [
     "Analyzer",
     "Dense",
     "Fusion",
+    "Graph",
     "Hybrid",
     "Lexical",
+    "Neighbourhood",
     "drop_copies",
     "max_normalised",
     "merge_neighbours",

@@ -21,7 +21,7 @@ from ctxkit.retrieval.phrases import name_phrases
 if TYPE_CHECKING:
     from ctxkit.storage import Store
 
-__all__ = ["Graph", "Walked"]
+__all__ = ["Graph", "Walked", "written"]
 
 Keys = NDArray[np.int64]
 Places = NDArray[np.int64]
@@ -88,7 +88,7 @@ class Walked:
         counts = from_hits[names] | np.isin(names, self._asked)
         total = brought.sum()
         order = [each for each in np.lexsort((names, -flow)) if counts[each] and flow[each] > _LEAST_SHARE * total]
-        return tuple(_written(self._graph.names[names[each]], chunk) for each in order[:_MOST_VIA])
+        return tuple(written(self._graph.names[names[each]], chunk) for each in order[:_MOST_VIA])
 
 
 @dataclass(eq=False)
@@ -124,8 +124,8 @@ class Graph:
     _: KW_ONLY
     damping: float = 0.7
     hits: int = 20
-    focus: float = 8.0
-    hit_share: float = 0.2
+    focus: float = 12.0
+    hit_share: float = 0.5
     names_weight: float = 0.5
     subject: float = 0.5
 
@@ -182,7 +182,7 @@ class Graph:
         return Walked(graph.keys, values, graph, found, asked, hits, weights)
 
 
-def _written(name: str, chunk: Chunk) -> str:
+def written(name: str, chunk: Chunk) -> str:
     """A name as the chunk writes it; as the graph does, where an alias stands for it."""
     for entity in chunk.entities:
         if normalise(entity.text) == name:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ Keys = NDArray[np.int64]
 _BATCH = 1_000
 _LONGEST_SUBJECT = 80
 """Characters; a longer title is a sentence, and no text repeats it."""
+
+_SPEAKER = re.compile(r"\s*([^\W\d_][\w .'’-]{0,40}):\s")
 
 _COLUMNS = {
     "chunk_key": np.int64,
@@ -132,11 +135,12 @@ class GraphIndex(DerivedIndex):
 
 
 def subjects_of(chunk: Chunk) -> list[str]:
-    """What a chunk is about, as it is written: its document's title and its own heading."""
+    """Whose a chunk is, as it is written: its document's title, its own heading, who speaks in it (`Ada: Good day`)."""
     title = str(chunk.metadata.get("title") or "")
     # What stands in brackets behind a title tells it from others of the name: "Mercury (planet)".
     plain = title[: title.rfind("(")].strip() if title.endswith(")") else title
-    found = [plain or title, *chunk.heading_path[-1:]]
+    speaker = _SPEAKER.match(chunk.text)
+    found = [plain or title, *chunk.heading_path[-1:], speaker[1] if speaker else ""]
     return [name for name in dict.fromkeys(found) if name.strip() and len(name) <= _LONGEST_SUBJECT]
 
 

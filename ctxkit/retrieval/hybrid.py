@@ -1,4 +1,4 @@
-"""Retrieval by meaning and by words together: the default retriever."""
+"""Retrieval by meaning, by words and through the graph together: the default retriever."""
 
 from __future__ import annotations
 
@@ -32,26 +32,29 @@ __all__ = ["Hybrid"]
 Keys = NDArray[np.int64]
 Scores = NDArray[np.float64]
 
-_WEIGHTS: Mapping[str, float] = MappingProxyType({"dense": 1.0, "lexical": 1.0, "graph": 2.0})
+_WEIGHTS: Mapping[str, float] = MappingProxyType({"dense": 1.0, "lexical": 1.0, "graph": 3.0})
 _DECIMALS = 9
 """Fused scores are rounded, so that what is equal on paper is a tie on every machine."""
 
 
 @dataclass(eq=False)
 class Hybrid:
-    """Fuses what an embedder finds with what words find, and joins what belongs together.
+    """Fuses what an embedder finds, what words find and where a walk from both leads, and joins what belongs together.
 
-    Both signals give their best `depth` chunks; each chunk that only one of them gave is then scored by the other too,
-    so the fusion sees both scores of all. A candidate's scores are `dense` (cosine) and `lexical` (the part of the most
-    BM25 that a text could have for this question), which compare between questions, and `final` (fused), which orders
-    the candidates of one question. Overlapping chunks of one document are one candidate, and copies of a text are
-    dropped, so that a character comes once. Ties go by key while searching, by document and place at the end.
+    The embedder and the words give their best `depth` chunks; each chunk that only one of them gave is then scored by
+    the other too, so the fusion sees both scores of all. The walk (`Graph`) starts at the best of these and at the
+    names in the question, and gives its own best `depth`. A candidate's scores are `dense` (cosine) and `lexical` (the
+    part of the most BM25 that a text could have for this question), which compare between questions, `graph` (relative
+    to the best of this question), and `final` (fused), which orders the candidates of one question; `via` says through
+    which names the walk came. Where no stored document names an entity there is no `graph`, and everything is as
+    without it; `describe` says so. Overlapping chunks of one document are one candidate, and copies of a text are dropped, so that
+    a character comes once. Ties go by key while searching, by document and place at the end.
 
     Args:
         store: whose chunks.
         embedder: the one that the chunks were stored with; None for words alone.
         fusion: from `ctxkit.retrieval.fusion`, or your own; `functools.partial(reciprocal_rank, constant=10)` too.
-        weights: of `dense` and `lexical`; only their ratio matters.
+        weights: of `dense`, `lexical` and `graph`; only their ratio matters, and a signal that is not named has none.
         depth: how many chunks each signal gives at least; four for each candidate asked for, if that is more.
         join: whether overlapping chunks are joined and copies dropped.
         max_joined_tokens: chunks that only touch are joined up to so many tokens. 0, the default, joins none: a weak
@@ -59,7 +62,7 @@ class Hybrid:
         counter: counts joined chunks; without one their tokens are estimated from their parts'.
         bm25: k1 and b of the lexical signal.
         analyzer: turns texts into terms; choose the stemmer's language here.
-        index_kind: of the dense signal, see `Dense`.
+        graph: how the graph is walked; default a `Graph` with its own defaults.
 
     Raises:
         ConfigError: a parameter is wrong, `k` is not positive, or the query is another tenant's.
@@ -185,7 +188,7 @@ class Hybrid:
 
     def _ordered(self, keys: Keys, signals: Mapping[str, Scores]) -> tuple[Keys, dict[str, Scores]]:
         fused = self._fuse(tuple(signals), np.array(list(signals.values())))
-        final: Scores = np.round(np.clip(fused, 0.0, 1.0), _DECIMALS)
+        final = np.asarray(np.round(np.clip(fused, 0.0, 1.0), _DECIMALS), dtype=np.float64)
         order = np.lexsort((keys, -final))
         scores = {name: np.where(np.isnan(signal), 0.0, signal)[order] for name, signal in signals.items()}
         return keys[order], {**scores, "final": final[order]}

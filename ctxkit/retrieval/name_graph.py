@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ctxkit.graph.walking import Walk
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
+    from scipy.sparse import csr_array
 
     from ctxkit.graph.entity_graph import EntityGraph
 
@@ -41,15 +41,16 @@ class NameGraph:
         subjects: (n, m) 1 where the title of a chunk's document, or its heading, is that name.
         rarity: (m,) `ln(1 + n / chunks that hold it)`.
         walk: over the chunks, then the names.
+        near: (n, n) the weights of chunks side by side.
     """
 
     keys: Keys
     names: tuple[str, ...]
-    mentions: csr_matrix
-    subjects: csr_matrix
+    mentions: csr_array
+    subjects: csr_array
     rarity: NDArray[np.float64]
     walk: Walk
-    beside: Pairs
+    near: csr_array
     _place: dict[str, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -79,7 +80,7 @@ class NameGraph:
         near = BESIDE * _both_ways(beside, len(keys))
         same = _both_ways(aliases, len(names))
         walk = Walk.over(block_array([[near, weighted], [weighted.T, same]], format="csr"))
-        return cls(keys, names, held, about, rarity, walk, beside)
+        return cls(keys, names, held, about, rarity, walk, near.tocsr())
 
     def rows(self, keys: Keys) -> tuple[Places, NDArray[np.bool_]]:
         """The places of chunks by key, and which of them are here."""
@@ -92,6 +93,10 @@ class NameGraph:
         """The places of those names that are here, ascending."""
         found = {self._place[name] for name in names if name in self._place}
         return np.array(sorted(found), dtype=np.int64)
+
+    def beside(self, row: int) -> Places:
+        """The places of the chunks before and behind one."""
+        return np.asarray(self.near.indices[self.near.indptr[row] : self.near.indptr[row + 1]])
 
     def names_of(self, row: int) -> Places:
         """The places of the names that a chunk holds."""

@@ -1,0 +1,145 @@
+"""LoCoMo: the part of the turns that answer a question among the turns that fit into 1,000 tokens."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ctxkit.documents import Chunk, Document, Query, Span
+from ctxkit.evaluation.benchmarks._filling import Remembering, store_documents
+from ctxkit.evaluation.bootstrap import paired_bootstrap
+from ctxkit.evaluation.locomo import CATEGORIES, Conversation, Turn, conversations
+from ctxkit.evaluation.metrics import mean
+from ctxkit.evaluation.report import Bar, Report
+from ctxkit.protocols import Embedder, Stage
+from ctxkit.retrieval import Graph, Hybrid, Neighbourhood, reciprocal_rank
+from ctxkit.storage import Store
+from ctxkit.tokens import get_counter
+
+__all__ = ["SYSTEMS", "evidence", "measure"]
+
+TOKENS = 1_000
+TURN = 4
+"""Tokens that a turn costs beside its own."""
+TUNED = 3
+"""The first three conversations are those that parameters were chosen on."""
+FOUND = 80
+"""Turns; a thousand tokens hold about forty."""
+
+Parts = tuple[Hybrid, Stage | None]
+PLAIN = "hybrid without graph, with neighbours"
+FULL = "with neighbourhood"
+
+
+def _hybrid(store: Store, embedder: Embedder, **parts: Any) -> Hybrid:
+    return Hybrid(store, embedder, join=False, depth=FOUND, **parts)
+
+
+def _without(store: Store, embedder: Embedder, **parts: Any) -> Hybrid:
+    return _hybrid(store, embedder, weights={"dense": 1, "lexical": 1}, **parts)
+
+
+SYSTEMS: Mapping[str, Callable[[Store, Embedder], Parts]] = {
+    "reciprocal rank, constant 10, with neighbours": lambda store, embedder: (
+        _without(store, embedder, fusion=partial(reciprocal_rank, constant=10.0)),
+        Neighbourhood(store, shared=0),
+    ),
+    "hybrid without graph": lambda store, embedder: (_without(store, embedder), None),
+    PLAIN: lambda store, embedder: (_without(store, embedder), Neighbourhood(store, shared=0)),
+    "graph, names in the question alone": lambda store, embedder: (
+        _hybrid(store, embedder, graph=Graph(store, hits=0)),
+        None,
+    ),
+    "graph, hits alone": lambda store, embedder: (
+        _hybrid(store, embedder, graph=Graph(store, names_weight=0, subject=0)),
+        None,
+    ),
+    "graph": lambda store, embedder: (_hybrid(store, embedder), None),
+    FULL: lambda store, embedder: (_hybrid(store, embedder), Neighbourhood(store)),
+}
+
+
+def measure(report: Report, data: Path, embedder: Embedder, *, folder: Path | None = None) -> None:
+    """Every system on the seven conversations; rows by system, percent by category."""
+    counter = get_counter("cl100k_base")
+    recalls: dict[str, list[float]] = {name: [] for name in SYSTEMS}
+    categories: list[int] = []
+    held_out: list[bool] = []
+    with tempfile.TemporaryDirectory() as temporary:
+        for number, conversation in enumerate(conversations(data)):
+            path = (folder or Path(temporary)) / f"{conversation.name}.db"
+            with Store.open(f"sqlite:///{path}") as store:
+                fill(store, conversation, embedder)
+                costs = {turn.id: counter.count(turn.text) + TURN for turn in conversation.turns}
+                asked = Remembering(embedder, [text for text, _, _ in conversation.questions])
+                for name, make in SYSTEMS.items():
+                    recalls[name] += evidence(store, make(store, asked), conversation, costs)
+                categories += [category for _, category, _ in conversation.questions]
+                held_out += [number >= TUNED] * len(conversation.questions)
+    kind, unseen = np.array(categories), np.array(held_out)
+    for name, values in recalls.items():
+        row: dict[str, Any] = {"set": "locomo", "system": name, "recall": _percent(values, kind > 0)}
+        row |= {label: _percent(values, kind == category) for category, label in CATEGORIES.items()}
+        row |= {"unseen": _percent(values, unseen), "unseen_multi-hop": _percent(values, unseen & (kind == 1))}
+        report.rows.append(row)
+    _bars(report, {name: np.array(values) for name, values in recalls.items()}, kind)
+
+
+def _bars(report: Report, recalls: Mapping[str, Any], kind: Any) -> None:
+    overall = paired_bootstrap(100 * recalls[FULL], 100 * recalls[PLAIN])
+    report.bars.append(Bar.at_least("locomo_recall", 100 * recalls[FULL].mean(), 81.3))
+    report.bars.append(Bar.at_least("locomo_gain_over_plain_low", overall.low, 0.0))
+    several = 100 * recalls[FULL][kind == 1]
+    report.bars.append(Bar.at_least("locomo_multi_hop", several.mean(), 55.5))
+    gain = paired_bootstrap(several, 100 * recalls[PLAIN][kind == 1])
+    report.bars.append(Bar.at_least("locomo_multi_hop_gain_over_plain_low", gain.low, 0.0))
+
+
+def fill(store: Store, conversation: Conversation, embedder: Embedder) -> None:
+    """A document for each session, a chunk for each turn."""
+    items = [(document, _chunks(document, turns)) for document, turns in conversation.documents()]
+    store_documents(store, items, embedder)
+
+
+def _chunks(document: Document, turns: Sequence[Turn]) -> list[Chunk]:
+    chunks, position = [], 0
+    for turn in turns:
+        span = Span(position, position + len(turn.text))
+        chunks.append(Chunk.of(document, span, get_counter("cl100k_base").count(turn.text) + TURN))
+        position = span.end + 1
+    return chunks
+
+
+def evidence(store: Store, parts: Parts, conversation: Conversation, costs: Mapping[str, int]) -> list[float]:
+    """For each question the part of its turns among those that fit, taken in the order of their rank."""
+    retriever, stage = parts
+    turn_at = {
+        (document.id, chunk.span.start): turn.id
+        for document, turns in conversation.documents()
+        for turn, chunk in zip(turns, _chunks(document, turns), strict=True)
+    }
+    chunks = store.documents.chunks(store.documents.keys())
+    turn_of = {key: turn_at[chunk.document_id, chunk.span.start] for key, chunk in chunks.items()}
+    values = []
+    for text, _, wanted in conversation.questions:
+        query = Query(text, tenant=store.tenant)
+        if stage is None:
+            ranked = retriever.rank(query, FOUND)[0].tolist()
+        else:
+            ranked = [each.chunk.metadata["key"] for each in stage(query, retriever.retrieve(query, FOUND))]
+        left, taken = TOKENS, set()
+        for turn in map(turn_of.__getitem__, ranked):
+            if costs[turn] <= left:
+                left -= costs[turn]
+                taken.add(turn)
+        values.append(len(wanted & taken) / len(wanted))
+    return values
+
+
+def _percent(values: Sequence[float], chosen: Any) -> float:
+    return round(100 * mean(np.asarray(values)[chosen].tolist()), 1)
