@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 import regex
 
-from ctxkit.protected import code_fences, protected_spans, table_rows
 from ctxkit.documents import Span
+from ctxkit.protected import code_fences, protected_spans, table_rows
 
 __all__ = [
     "Graphemes",
