@@ -68,7 +68,7 @@ def run(
         retrieve: whether chunks are embedded and searched; without it, Precision_Omega alone.
         settings: preferred and most tokens of the graph chunker, for the comparison with peers.
         peers: names and sizes of the peers' chunkers.
-        ablate: whether every ablation is embedded and searched too.
+        ablate: whether every ablation and every peer's size is embedded and searched too: an hour of a processor.
         characters: of War and Peace, that the semantic chunkers are timed on; 0 leaves them out.
     """
     book, novel, questions = war_and_peace(data), story_of_the_stone(data), chunking_eval(data)

@@ -7,7 +7,7 @@ import json
 import statistics
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ __all__ = ["pk", "run"]
 ENCODING = "cl100k_base"
 ROOM = 2_000
 WINDOW = 256
-TOPIC = (2_048, 4_096)  # preferred and most tokens of a topic
+TOPIC = (3_072, 6_144)  # preferred and most tokens of a topic
 FETCHED = (384, 640)  # preferred and most tokens of a chunk that is searched for
 
 
@@ -115,10 +115,9 @@ def pk(reference: Sequence[int], found: Sequence[int], size: int) -> float:
 def _topics(report: Report, meetings: Sequence[Meeting]) -> None:
     counter = get_counter(ENCODING)
     low, high = TOPIC
-    graph = SemanticGraphChunker(counter=counter, preferred_tokens=low, max_tokens=high)
-    blind = SemanticGraphChunker(
-        counter=counter, preferred_tokens=low, max_tokens=high, extractor=None, word_weight=0.0, structure_weight=0.0
-    )
+    # Every turn ends with a blank line here, which says nothing of topics.
+    graph = SemanticGraphChunker(counter=counter, preferred_tokens=low, max_tokens=high, structure_weight=0.0)
+    blind = replace(graph, extractor=None, word_weight=0.0)
     systems: dict[str, list[list[int]]] = {
         name: [[chunk.span.start for chunk in chunker.chunk(meeting.document)] for meeting in meetings]
         for name, chunker in (("graph", graph), ("graph, sizes alone", blind))
