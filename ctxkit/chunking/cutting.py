@@ -121,6 +121,11 @@ class Cutter:
             if piece is not None:
                 yield piece
 
+    def least(self, progress: Progress) -> int:
+        """How far the next step looks at the least."""
+        start = progress.at if progress.start is None else progress.start
+        return start + int(self._limit * progress.ratio * _CAUTION)
+
     def step(self, progress: Progress) -> tuple[Piece | None, Progress | None]:
         """The next piece, and what follows on it; None for no piece this time, and None after the last.
 

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ctxkit.chunking.cutting import Cutter, Piece, Progress
+from ctxkit.chunking.cutting import Cutter, Progress
 from ctxkit.chunking.headings import Heading, Tag, html_tags, markdown_headings, paired
 from ctxkit.documents import Chunk, Document, Span
 from ctxkit.errors import ConfigError
@@ -159,14 +159,21 @@ class CutStream:
         cutter = self._make(part.text, part.blocks)
         progress = None if self._progress is None else self._progress.shift(-self._begin)
         found: list[Chunk] = []
+        begin, text, name, headings = self._begin, self._text, self._document.id, self._headings
         while progress is not None:
             before = progress
+            if not final and cutter.least(before) > certain:
+                cutter.looked = cutter.least(before)
+                break
             piece, progress = cutter.step(before)
             if not final and (cutter.looked > certain or (piece is not None and piece.span.start >= headings_to)):
                 progress = before
                 break
             if piece is not None:
-                found.append(self._chunk(piece))
+                (start, end), tokens = piece
+                whole = Span(begin + start, begin + end)
+                path = headings.at(whole.start)
+                found.append(Chunk(f"{name}:{whole.start}-{whole.end}", name, whole, text[start:end], tokens, path))
         if progress is not None:
             # At least as far as the cutter wanted to look; and not so often that the work would be more than linear.
             step = max(_AHEAD, (len(part.text) - progress.at) // 8)
@@ -194,18 +201,6 @@ class CutStream:
             self._begin += position
             self._length -= position
             self._needed -= position
-
-    def _chunk(self, piece: Piece) -> Chunk:
-        start = self._begin + piece.span.start
-        end = self._begin + piece.span.end
-        return Chunk(
-            id=f"{self._document.id}:{start}-{end}",
-            document_id=self._document.id,
-            span=Span(start, end),
-            text=piece.span.slice(self._text),
-            token_count=piece.tokens,
-            heading_path=self._headings.at(start),
-        )
 
 
 class _HeadingStream:
@@ -252,6 +247,8 @@ class _HeadingStream:
 
     def at(self, position: int) -> tuple[str, ...]:
         """The headings above a position; positions never go back."""
+        if not self._ahead and not self._path:
+            return ()
         while self._ahead and self._ahead[0].start <= position:
             heading = self._ahead.popleft()
             while self._path and self._path[-1].depth >= heading.depth:
