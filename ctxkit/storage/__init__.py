@@ -20,16 +20,17 @@ from ctxkit.storage.records import (
     PayloadInfo,
     PayloadVersion,
     RunInfo,
-    SessionInfo,
     TemplateEvent,
     TemplateInfo,
     TemplateMatch,
     TemplateVersion,
     index_text,
 )
+from ctxkit.storage.session_records import Keep, Retained, SessionInfo, SessionMatch
 
 if TYPE_CHECKING:
     from ctxkit.storage.documents import Documents
+    from ctxkit.storage.encryption import Encryption
     from ctxkit.storage.payloads import Payloads
     from ctxkit.storage.runs import Runs
     from ctxkit.storage.sessions import Sessions
@@ -41,13 +42,17 @@ __all__ = [
     "DocumentInfo",
     "DocumentState",
     "Documents",
+    "Encryption",
+    "Keep",
     "LabelMove",
     "PayloadInfo",
     "PayloadVersion",
     "Payloads",
+    "Retained",
     "RunInfo",
     "Runs",
     "SessionInfo",
+    "SessionMatch",
     "Sessions",
     "Store",
     "TemplateEvent",
@@ -61,6 +66,7 @@ __all__ = [
 
 _HOMES = {
     "Documents": "documents",
+    "Encryption": "encryption",
     "Payloads": "payloads",
     "Runs": "runs",
     "Sessions": "sessions",

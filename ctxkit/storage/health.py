@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import func, or_, text
+from sqlalchemy import func, text
 
 from ctxkit.storage import tables
 from ctxkit.storage.migrate import HEAD
@@ -77,18 +77,26 @@ def problems(scope: Scope) -> Iterator[str]:
     )
     for id_, expected, found in scope.all(counted):
         yield f"document {id_} has {found} chunks of {expected}: ingest it again"
-    sessions, messages = tables.sessions, tables.messages
-    joined = sessions.outerjoin(
-        messages, (messages.c.tenant == sessions.c.tenant) & (messages.c.session_id == sessions.c.id)
-    )
-    newest = func.coalesce(func.max(messages.c.sequence), 0)
-    numbered = (
-        scope.select(sessions.c.id, sessions.c.last_sequence, func.count(messages.c.sequence), source=joined)
-        .group_by(sessions.c.id, sessions.c.last_sequence)
-        .having(or_(func.count(messages.c.sequence) != sessions.c.last_sequence, newest != sessions.c.last_sequence))
-    )
-    for id_, last, found in scope.all(numbered):
-        yield f"session {id_} has {found} messages, but its sequence is at {last}: restore a backup of it"
+    sessions = tables.sessions
+    found_rows: dict[str, tuple[int, int]] = {}
+    for table in (tables.messages, tables.archived_messages):
+        joined = sessions.outerjoin(
+            table,
+            (table.c.tenant == sessions.c.tenant)
+            & (table.c.session_id == sessions.c.id)
+            & (table.c.sequence > sessions.c.deleted_through),
+        )
+        newest = func.coalesce(func.max(table.c.sequence), 0)
+        counted = scope.select(sessions.c.id, func.count(table.c.sequence), newest, source=joined)
+        for id_, count, last in scope.all(counted.group_by(sessions.c.id)):
+            earlier = found_rows.get(id_, (0, 0))
+            found_rows[id_] = (earlier[0] + count, max(earlier[1], last))
+    heads = scope.select(sessions.c.id, sessions.c.last_sequence, sessions.c.fork, sessions.c.deleted_through)
+    for id_, last, fork, deleted in scope.all(heads.order_by(sessions.c.id)):
+        expected = last - max(fork, deleted)
+        count, newest_found = found_rows.get(id_, (0, 0))
+        if count != expected or (expected and newest_found != last):
+            yield f"session {id_} has {count} messages, but its sequence is at {last}: restore a backup of it"
 
 
 def _sqlite(scope: Scope) -> Iterator[str]:

@@ -15,7 +15,6 @@ __all__ = [
     "PayloadInfo",
     "PayloadVersion",
     "RunInfo",
-    "SessionInfo",
     "TemplateEvent",
     "TemplateInfo",
     "TemplateMatch",
@@ -53,16 +52,6 @@ class DocumentInfo:
     created_at: datetime | None
     content_hash: str
     chunk_count: int
-    updated_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class SessionInfo:
-    """A dialogue without its messages."""
-
-    id: str
-    message_count: int
-    created_at: datetime
     updated_at: datetime
 
 

@@ -2,49 +2,51 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Container, Sequence
-from dataclasses import replace
-from typing import Any
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
 
-from ctxkit.checking import check_kind
-from ctxkit.errors import ConfigError, ConflictError
-from ctxkit.messages import Message, Part, ToolCall
-from ctxkit.storage import tables
-from ctxkit.storage.checks import checked_name, checked_text, decoded, encoded
-from ctxkit.storage.clock import moment, now, stamp
+from ctxkit.checking import check_kind, check_whole
+from ctxkit.errors import ConfigError
+from ctxkit.messages import Message
+from ctxkit.storage import session_branches, session_retention, tables
+from ctxkit.storage.checks import checked_name, checked_text
+from ctxkit.storage.clock import moment
 from ctxkit.storage.database import Database
-from ctxkit.storage.records import SessionInfo
+from ctxkit.storage.encryption import Encryption
+from ctxkit.storage.session_appending import append
+from ctxkit.storage.session_records import Keep, Retained, SessionInfo, SessionMatch
+from ctxkit.storage.session_rows import Codec, Row, to_row
+from ctxkit.storage.session_search import search
+from ctxkit.storage.session_views import existing, find, read
 from ctxkit.storage.tenancy import Scope
 
 __all__ = ["Sessions"]
 
-Row = dict[str, Any]
-
-_SAME = ("role", "name", "tool_call_id", "tool_calls", "content")
-"""What two messages of one id must share; their times may differ, since a client that retries stamps anew."""
-
 
 class Sessions:
-    """The dialogues of one tenant: `store.sessions`."""
+    """The dialogues of one tenant: `store.sessions`. Each method has an async twin: `aappend`, `amessages`, …"""
 
-    def __init__(self, database: Database, tenant: str) -> None:
+    def __init__(self, database: Database, tenant: str, encryption: Encryption | None = None) -> None:
         self._database = database
         self._tenant = tenant
+        self._codec = Codec(tenant, encryption)
 
     def append(self, session: str, messages: Sequence[Message]) -> list[Message]:
         """Append messages, all or none, and give them back as they are stored.
 
-        Sequence numbers begin at 1 and have no gaps, however many processes append at once. A message without an id
-        gets `{session}:{sequence}`. A message whose id is stored already with the same content changes nothing, so
-        that a client may safely try again.
+        Sequence numbers begin at 1 and have no gaps, however many processes append at once; they give the order,
+        whatever clocks say. A message without an id gets `{session}:{sequence}`. A message whose id is stored already,
+        archived ones too, changes nothing if the content is the same, so that a client may safely try again.
 
         Raises:
             ConflictError: an id is stored already with another content.
-            StorageError: a text holds NUL or a lone surrogate, or a part's data is not JSON.
+            StorageError: a text holds NUL or a lone surrogate, a part's data is not JSON, or the session is encrypted
+                and the store was opened without a key.
         """
         given = self._checked(session, messages)
-        return self._database.write(self._tenant, lambda scope: _append(scope, session, given)) if given else []
+        codec = self._codec
+        return self._database.write(self._tenant, lambda scope: append(scope, codec, session, given)) if given else []
 
     def check(self, session: str, messages: Sequence[Message] = ()) -> None:
         """Raise what `append` would raise for this name and these messages, and write nothing."""
@@ -57,147 +59,256 @@ class Sessions:
                 message, Message, "a message", remedy="Give a Message; Message.from_openai() makes one of a dict."
             )
         return [
-            (message, _to_row(message, f"message {number} for {session[:60]!r}"))
+            (message, to_row(message, f"message {number} for {session[:60]!r}"))
             for number, message in enumerate(messages, 1)
         ]
 
-    def messages(self, session: str, *, last: int | None = None) -> list[Message]:
-        """The messages in order, or only the `last` ones; none for a session that does not exist."""
+    def messages(self, session: str, *, last: int | None = None, archived: bool = False) -> list[Message]:
+        """The messages in order, or only the `last` ones; none for a session that does not exist.
+
+        Args:
+            last: only the newest ones, so many.
+            archived: those that were archived too.
+
+        Raises:
+            StorageError: a message is encrypted and its key is missing or another one.
+        """
         checked_text(session, "the session")
         if last is not None and last < 0:
             raise ConfigError(f"last is {last}", remedy="Ask for 0 or more messages.")
-        table = tables.messages
 
         def work(scope: Scope) -> list[Message]:
-            statement = scope.select(table).where(table.c.session_id == session)
-            if last is None:
-                return [_from_row(row) for row in scope.all(statement.order_by(table.c.sequence))]
-            newest = scope.all(statement.order_by(table.c.sequence.desc()).limit(last))
-            return [_from_row(row) for row in reversed(newest)]
+            view = find(scope, session)
+            if view is None or last == 0:
+                return []
+            if archived:
+                rows = read(scope, view, view.existing, archived=True)
+                return [self._codec.message(row) for row in rows[-last if last else 0 :]]
+            rows = read(scope, view, view.active if last is None else view.newest(last))
+            return [self._codec.message(row) for row in rows]
 
         return self._database.read(self._tenant, work)
 
-    def delete(self, session: str) -> int:
-        """Delete a session; how many messages it had."""
-        checked_text(session, "the session")
-        table = tables.sessions
+    def branch(self, session: str, *, at: int | str, name: str | None = None) -> SessionInfo:
+        """Make a session that shares the past of this one up to the message `at`, its id or its sequence number.
 
-        def work(scope: Scope) -> int:
-            mine = table.c.id == session
-            row = scope.first(scope.locked(scope.select(table.c.last_sequence).where(mine)))
-            scope.execute(scope.delete(table).where(mine))
-            return int(row[0]) if row else 0
+        Nothing is copied, and the original never changes with it. Numbers go on from `at`; with 0 it begins empty.
+
+        Args:
+            at: the last message that both have.
+            name: its id; `{session}~1`, `~2` … without one.
+
+        Raises:
+            NotFoundError: there is no such session or message, or it is archived.
+            ConflictError: there is a session of this name.
+        """
+        checked_text(session, "the session")
+        _check_place(at)
+
+        def work(scope: Scope) -> SessionInfo:
+            view = existing(scope, session, lock=True)
+            made = session_branches.branch(scope, view, session_branches.locate(scope, view, at), name)
+            return _info(scope, made)
 
         return self._database.write(self._tenant, work)
 
-    def list(self) -> list[SessionInfo]:
-        """The sessions, by id."""
-        table = tables.sessions
+    def edit(self, session: str, message: int | str, new: Message, *, name: str | None = None) -> SessionInfo:
+        """Make a branch on which `new` stands in place of a message, and nothing behind it.
 
-        def work(scope: Scope) -> list[SessionInfo]:
-            return [
-                SessionInfo(row.id, row.last_sequence, moment(row.created_at), moment(row.updated_at))
-                for row in scope.all(scope.select(table).order_by(table.c.id))
-            ]
+        The original stays as it is; `replaces` of the branch says which message was edited.
+
+        Raises:
+            NotFoundError: there is no such session or message, or it is archived.
+            ConflictError: there is a session of this name, or the past has a message of the new one's id.
+        """
+        checked_text(session, "the session")
+        _check_place(message)
+        ((_, row),) = self._checked(session, [new])
+
+        def work(scope: Scope) -> SessionInfo:
+            view = existing(scope, session, lock=True)
+            sequence = session_branches.locate(scope, view, message, inside=True)
+            table = tables.messages
+            there = (table.c.session_id == view.owner(sequence)) & (table.c.sequence == sequence)
+            (replaced,) = scope.first(scope.select(table.c.id).where(there))
+            made = session_branches.branch(scope, view, sequence - 1, name, replaced)
+            append(scope, self._codec, made, [(new, row)])
+            return _info(scope, made)
+
+        return self._database.write(self._tenant, work)
+
+    def archive(self, session: str, *, keep: Keep, now: datetime | None = None) -> Retained:
+        """Move what is not to be kept out of the dialogue, into the archive: `messages(archived=True)` still gives it.
+
+        Args:
+            keep: what stays in the dialogue; whole units alone leave it.
+            now: what ages count from; the clock by default.
+
+        Raises:
+            NotFoundError: there is no such session.
+        """
+        return self._retain(session, keep, now, archive=True)
+
+    def prune(self, session: str, *, keep: Keep, now: datetime | None = None) -> Retained:
+        """Delete what is not to be kept, from the dialogue and from its archive. Like `archive` in all else."""
+        return self._retain(session, keep, now, archive=False)
+
+    def _retain(self, session: str, keep: Keep, now: datetime | None, *, archive: bool) -> Retained:
+        checked_text(session, "the session")
+        check_kind(keep, Keep, "keep", remedy="Give Keep(messages=…), from ctxkit.storage.")
+        if now is not None and now.tzinfo is None:
+            raise ConfigError("now has no time zone", remedy="Give an aware datetime.")
+        at = now or datetime.now(UTC)
+        return self._database.write(
+            self._tenant,
+            lambda scope: session_retention.retain(scope, self._codec, session, keep, at, archive=archive),
+        )
+
+    def encrypt(self, session: str) -> int:
+        """Encrypt the session's own messages with the current key, whatever they are encrypted with; how many changed.
+
+        Raises:
+            NotFoundError: there is no such session.
+            ConfigError: the store was opened without a key.
+            StorageError: the key of a message is missing.
+        """
+        checked_text(session, "the session")
+        encryption = self._codec.encryption
+        if encryption is None:
+            raise ConfigError(
+                "the store was opened without a key", remedy="Open it with Store.open(url, encryption=…)."
+            )
+
+        def work(scope: Scope) -> int:
+            existing(scope, session, lock=True)
+            changed = 0
+            for table in (tables.messages, tables.archived_messages):
+                for found in scope.all(scope.select(*table.c).where(table.c.session_id == session)):
+                    if found.key_id == encryption.current:
+                        continue
+                    row = self._codec.closed(self._codec.opened(found))
+                    values = {name: row[name] for name in ("content", "tool_calls", "key_id")}
+                    place = (table.c.session_id == session) & (table.c.sequence == found.sequence)
+                    scope.execute(scope.update(table).where(place).values(values))
+                    changed += 1
+            scope.execute(scope.update(tables.sessions).where(tables.sessions.c.id == session).values(encrypted=1))
+            return changed
+
+        return self._database.write(self._tenant, work)
+
+    def delete(self, session: str, *, branches: bool = False) -> int:
+        """Delete a session with its archive; how many messages are gone. 0 where there is none.
+
+        Raises:
+            ProtectedError: branches share its messages, and `branches` does not say to delete them too.
+        """
+        checked_text(session, "the session")
+        return self._database.write(
+            self._tenant, lambda scope: session_branches.delete(scope, session, branches=branches)
+        )
+
+    def info(self, session: str) -> SessionInfo:
+        """What is known of a session. Raises `NotFoundError` where there is none."""
+        checked_text(session, "the session")
+
+        def work(scope: Scope) -> SessionInfo:
+            existing(scope, session)
+            return _info(scope, session)
 
         return self._database.read(self._tenant, work)
 
+    def search(self, text: str, *, session: str | None = None, limit: int = 20) -> list[SessionMatch]:
+        """The newest messages that hold every word of a text, in whatever case; the last changed sessions first.
 
-def _append(scope: Scope, session: str, given: Sequence[tuple[Message, Row]]) -> list[Message]:
-    table, head = tables.messages, tables.sessions
-    mine = head.c.id == session
-    moved = now()
-    row = None
-    while row is None:  # a session that is deleted between the two statements is made again
-        scope.insert_missing(head, {"id": session, "last_sequence": 0, "created_at": moved, "updated_at": moved})
-        # From here to the commit nobody else appends to this session.
-        row = scope.first(scope.locked(scope.select(head.c.last_sequence).where(mine)))
-    sequence = first = int(row[0])
-    ids = {message.id or f"{session}:{first + offset}" for offset, (message, _) in enumerate(given, 1)}
-    known = {
-        found.id: found
-        for found in scope.all(scope.select(table).where(table.c.session_id == session, scope.among(table.c.id, ids)))
-    }
-    stored: dict[str, tuple[Row, Message]] = {id_: (found._asdict(), _from_row(found)) for id_, found in known.items()}
-    taken = {*stored, *(message.id for message, _ in given)}
-    rows: list[Row] = []
-    result: list[Message] = []
-    for message, content in given:
-        if message.id and message.id in stored:
-            earlier, found = stored[message.id]
-            _check_same(earlier, content, session)
-            result.append(found)
-            continue
-        sequence += 1
-        id_ = message.id or _free_id(scope, session, sequence, taken)
-        full = {**content, "id": id_, "session_id": session, "sequence": sequence}
-        saved = replace(message, id=id_, sequence=sequence)
-        rows.append(full)
-        stored[id_] = (full, saved)
-        taken.add(id_)
-        result.append(saved)
-    if rows:
-        scope.insert(table, rows)
-        scope.execute(scope.update(head).where(mine).values(last_sequence=sequence, updated_at=moved))
-    return result
+        Words are found inside longer ones. What is archived is not searched. Encrypted messages are decrypted to be
+        looked at. Linear in the characters of the tenant's messages, until there are `limit` matches.
+
+        Args:
+            session: look only there, into its shared past too.
+
+        Raises:
+            ConfigError: there is no word, or `limit` is below 1.
+            StorageError: a message is encrypted and its key is missing or another one.
+        """
+        check_kind(text, str, "the text", remedy="Give the words to look for.")
+        check_whole(limit, "limit", minimum=1)
+        words = text.casefold().split()
+        if not words:
+            raise ConfigError("there is nothing to look for", remedy="Give at least one word.")
+        if session is not None:
+            checked_text(session, "the session")
+        return self._database.read(self._tenant, lambda scope: search(scope, self._codec, words, session, limit))
+
+    # Async twins: both drivers are synchronous, so the work is done in a thread; what has begun ends.
+
+    async def aappend(self, session: str, messages: Sequence[Message]) -> list[Message]:
+        return await asyncio.to_thread(self.append, session, messages)
+
+    async def amessages(self, session: str, *, last: int | None = None, archived: bool = False) -> list[Message]:
+        return await asyncio.to_thread(self.messages, session, last=last, archived=archived)
+
+    async def abranch(self, session: str, *, at: int | str, name: str | None = None) -> SessionInfo:
+        return await asyncio.to_thread(self.branch, session, at=at, name=name)
+
+    async def aedit(self, session: str, message: int | str, new: Message, *, name: str | None = None) -> SessionInfo:
+        return await asyncio.to_thread(self.edit, session, message, new, name=name)
+
+    async def aarchive(self, session: str, *, keep: Keep, now: datetime | None = None) -> Retained:
+        return await asyncio.to_thread(self.archive, session, keep=keep, now=now)
+
+    async def aprune(self, session: str, *, keep: Keep, now: datetime | None = None) -> Retained:
+        return await asyncio.to_thread(self.prune, session, keep=keep, now=now)
+
+    async def aencrypt(self, session: str) -> int:
+        return await asyncio.to_thread(self.encrypt, session)
+
+    async def adelete(self, session: str, *, branches: bool = False) -> int:
+        return await asyncio.to_thread(self.delete, session, branches=branches)
+
+    async def ainfo(self, session: str) -> SessionInfo:
+        return await asyncio.to_thread(self.info, session)
+
+    async def alist(self) -> list[SessionInfo]:
+        return await asyncio.to_thread(self.list)
+
+    async def asearch(self, text: str, *, session: str | None = None, limit: int = 20) -> list[SessionMatch]:
+        return await asyncio.to_thread(self.search, text, session=session, limit=limit)
+
+    def list(self) -> list[SessionInfo]:
+        """The sessions, by id."""
+        return self._database.read(self._tenant, _infos)
 
 
-def _free_id(scope: Scope, session: str, sequence: int, taken: Container[str]) -> str:
-    """`session:sequence`, or that with a suffix where a caller has used the name for a message of another number."""
-    table = tables.messages
-    id_, tries = f"{session}:{sequence}", 0
-    while id_ in taken or (
-        # `taken` knows the plain names of this append, but not those with a suffix.
-        tries and scope.first(scope.select(table.c.sequence).where(table.c.session_id == session, table.c.id == id_))
-    ):
-        tries += 1
-        id_ = f"{session}:{sequence}.{tries}"
-    return id_
+def _check_place(at: int | str) -> None:
+    if isinstance(at, bool) or not isinstance(at, int | str):
+        raise ConfigError(f"at is {at!r:.60}", remedy="Give a message's id, or its sequence number.")
+    if isinstance(at, str):
+        checked_text(at, "the message's id")
 
 
-def _check_same(earlier: Row, later: Row, session: str) -> None:
-    changed = [name for name in _SAME if _comparable(name, earlier[name]) != _comparable(name, later[name])]
-    if changed:
-        raise ConflictError(
-            f"a message with this id is stored with another {' and '.join(changed)}",
-            subject=f"{session}/{earlier['id']}",
-            remedy="A stored message never changes: give the new one an id of its own.",
+def _infos(scope: Scope, session: str | None = None) -> list[SessionInfo]:
+    head, links = tables.sessions, tables.session_branches
+    joined = head.outerjoin(links, (links.c.tenant == head.c.tenant) & (links.c.session_id == head.c.id))
+    statement = scope.select(*head.c, links.c.parent, links.c.replaces, source=joined)
+    if session is not None:
+        statement = statement.where(head.c.id == session)
+    return [
+        SessionInfo(
+            row.id,
+            row.last_sequence - row.archived_through + min(row.pinned, row.archived_through),
+            moment(row.created_at),
+            moment(row.updated_at),
+            last_sequence=row.last_sequence,
+            parent=row.parent,
+            fork=row.fork,
+            replaces=row.replaces,
+            archived_through=row.archived_through,
+            deleted_through=row.deleted_through,
+            encrypted=bool(row.encrypted),
         )
+        for row in scope.all(statement.order_by(head.c.id))
+    ]
 
 
-def _comparable(column: str, value: Any) -> Any:
-    """JSON compares by value, with the keys of an object in any order; text as it is."""
-    return json.dumps(decoded(value), sort_keys=True) if column in ("tool_calls", "content") else value
-
-
-def _to_row(message: Message, what: str) -> Row:
-    if message.id:
-        checked_name(message.id, f"the id of {what}")
-    content: Any = message.content
-    if not isinstance(content, str):
-        content = [{"kind": part.kind, "text": part.text, "data": part.data} for part in content]
-    calls = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.tool_calls]
-    return {
-        "role": message.role,
-        "name": None if message.name is None else checked_text(message.name, f"the name of {what}"),
-        "tool_call_id": None
-        if message.tool_call_id is None
-        else checked_text(message.tool_call_id, f"the tool_call_id of {what}"),
-        "created_at": stamp(message.created_at),
-        "tool_calls": encoded(calls, f"the tool calls of {what}"),
-        "content": encoded(content, f"the content of {what}"),
-    }
-
-
-def _from_row(row: Any) -> Message:
-    content = decoded(row.content)
-    return Message(
-        role=row.role,
-        content=content if isinstance(content, str) else tuple(Part(**part) for part in content),
-        tool_calls=tuple(ToolCall(**call) for call in decoded(row.tool_calls)),
-        tool_call_id=row.tool_call_id,
-        name=row.name,
-        id=row.id,
-        sequence=row.sequence,
-        created_at=moment(row.created_at) if row.created_at else None,
-    )
+def _info(scope: Scope, session: str) -> SessionInfo:
+    return _infos(scope, session)[0]

@@ -6,10 +6,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from ctxkit.checking import check_kind
 from ctxkit.errors import StorageError
 from ctxkit.storage.checks import checked_name
 from ctxkit.storage.database import Database
 from ctxkit.storage.documents import Documents
+from ctxkit.storage.encryption import Encryption
 from ctxkit.storage.experiments import ExperimentRecords
 from ctxkit.storage.graph import Graph
 from ctxkit.storage.health import problems, statistics
@@ -34,20 +36,23 @@ class Store:
         ('sqlite', [])
     """
 
-    def __init__(self, database: Database, tenant: str, *, owner: bool) -> None:
+    def __init__(self, database: Database, tenant: str, *, owner: bool, encryption: Encryption | None = None) -> None:
         self._database = database
         self._owner = owner
+        self._encryption = encryption
         self.tenant = checked_name(tenant, "the tenant", limit=TENANT_LIMIT)
         self.documents = Documents(database, tenant)
         self.graph = Graph(database, tenant)
-        self.sessions = Sessions(database, tenant)
+        self.sessions = Sessions(database, tenant, encryption)
         self.templates = Templates(database, tenant)
         self.payloads = Payloads(database, tenant)
         self.runs = Runs(database, tenant)
         self.experiments = ExperimentRecords(database, tenant)
 
     @classmethod
-    def open(cls, url: str, *, tenant: str = "default", create: bool = True) -> Store:
+    def open(
+        cls, url: str, *, tenant: str = "default", create: bool = True, encryption: Encryption | None = None
+    ) -> Store:
         """Open the store at an address, and bring its schema up to date.
 
         Args:
@@ -55,6 +60,7 @@ class Store:
                 `sqlite://` (in memory) or `postgresql+psycopg://user@host/database`.
             tenant: whose data it is; tenants never see each other's (law 10).
             create: make the store, and the folders above its file, where there is none.
+            encryption: the keys that the messages of sessions are encrypted with; nothing else is encrypted.
 
         Raises:
             StoreFormatError: the address holds something that is not a store.
@@ -63,7 +69,10 @@ class Store:
             StorageError: the address is wrong, or the database cannot be reached, created or written.
         """
         checked_name(tenant, "the tenant", limit=TENANT_LIMIT)
-        return cls(Database(url, create=create), tenant, owner=True)
+        if encryption is not None:
+            remedy = "Give Encryption.of(key), from ctxkit.storage."
+            check_kind(encryption, Encryption, "encryption", remedy=remedy)
+        return cls(Database(url, create=create), tenant, owner=True, encryption=encryption)
 
     @property
     def url(self) -> str:
@@ -87,7 +96,7 @@ class Store:
 
     def for_tenant(self, name: str) -> Store:
         """The same store seen by another tenant. It shares the connections; closing the opened store closes both."""
-        return Store(self._database, name, owner=False)
+        return Store(self._database, name, owner=False, encryption=self._encryption)
 
     def statistics(self) -> dict[str, Any]:
         """Counts of this tenant's rows by table, `embeddings` by fingerprint, `revision`, `schema`, `kind`, and the
@@ -118,6 +127,10 @@ class Store:
     def __reduce__(self) -> tuple[Any, ...]:
         if self.kind == "sqlite" and self.path is None:
             raise StorageError("a store in memory cannot be sent to another process", remedy="Use a file.")
+        if self._encryption is not None:
+            raise StorageError(
+                "a store with keys is not sent to another process", remedy="Open it there with its encryption."
+            )
         return (_reopen, (self.url, self.tenant))
 
 

@@ -32,12 +32,14 @@ from ctxkit.storage.release_tables import (
     template_events,
     template_includes,
 )
+from ctxkit.storage.session_tables import archived_messages, messages, session_branches, sessions
 
 __all__ = [
     "CHUNK_KEYS",
     "NAMING",
     "TENANT_TABLES",
     "Vector",
+    "archived_messages",
     "blobs",
     "chunks",
     "counters",
@@ -58,6 +60,7 @@ __all__ = [
     "payloads",
     "run_blobs",
     "runs",
+    "session_branches",
     "sessions",
     "stores",
     "template_epochs",
@@ -174,33 +177,6 @@ embeddings = Table(
     Column("vector", _vector, nullable=False),
     _within("chunks", ["key"], ["key"]),
     _within("vector_spaces", ["fingerprint"], ["fingerprint"]),
-)
-
-sessions = Table(
-    "sessions",
-    metadata,
-    _tenant(),
-    _key("id"),
-    Column("last_sequence", BigInteger, nullable=False),
-    Column("created_at", _text, nullable=False),
-    Column("updated_at", _text, nullable=False),
-)
-
-messages = Table(
-    "messages",
-    metadata,
-    _tenant(),
-    _key("session_id"),
-    Column("sequence", BigInteger, primary_key=True, autoincrement=False),
-    Column("id", _text, nullable=False),
-    Column("role", _text, nullable=False),
-    Column("name", _text),
-    Column("tool_call_id", _text),
-    Column("created_at", _text),
-    Column("tool_calls", _text, nullable=False),
-    Column("content", _text, nullable=False),
-    _within("sessions", ["session_id"], ["id"]),
-    UniqueConstraint("tenant", "session_id", "id"),
 )
 
 templates = Table(

@@ -93,6 +93,10 @@ class Scope:
         if rows:
             self.execute(insert(table), [{"tenant": self.tenant, **row} for row in rows])
 
+    def insert_from(self, table: Table, columns: Sequence[str], rows: Select[Any]) -> None:
+        """Insert what a statement of this scope selects; the tenant is among the columns."""
+        self.execute(insert(table).from_select(list(columns), rows))
+
     def insert_missing(self, table: Table, row: Mapping[str, Any]) -> bool:
         """Insert unless the primary key is taken; whether it was inserted."""
         build = postgresql.insert if self.kind == "postgresql" else sqlite.insert
