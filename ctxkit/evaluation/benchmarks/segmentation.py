@@ -33,7 +33,8 @@ ENCODING = "cl100k_base"
 ROOM = 2_000
 WINDOW = 256
 TOPIC = (3_072, 6_144)  # preferred and most tokens of a topic
-FETCHED = (384, 640)  # preferred and most tokens of a chunk that is searched for
+FETCHED = (110, 220)  # preferred and most tokens of a chunk that is searched for
+NEIGHBOURS = 4  # chunks on either side that a chunk's score is averaged with
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,22 +157,19 @@ def _spans(report: Report, meetings: Sequence[Meeting], embedder: Embedder) -> N
     counter = get_counter(ENCODING)
     low, high = FETCHED
     graph = SemanticGraphChunker(counter=counter, preferred_tokens=low, max_tokens=high)
-    small = SemanticGraphChunker(counter=counter, preferred_tokens=110, max_tokens=220)
     recalls: dict[str, list[float]] = {}
     for meeting in meetings:
         text = meeting.document.text
-        wide = [(chunk.span, chunk.token_count) for chunk in graph.chunk(meeting.document)]
-        fine = [(chunk.span, index_text("", (), chunk.text, chunk.context)) for chunk in small.chunk(meeting.document)]
+        chunks = list(graph.chunk(meeting.document))
+        cut = [(chunk.span, chunk.token_count) for chunk in chunks]
         fixed = _windows(text)
         asked = vectors_of(embedder, [question for question, _ in meeting.questions])
         plain = asked @ vectors_of(embedder, [span.slice(text) for span, _ in fixed]).T
-        inner = asked @ vectors_of(embedder, [said for _, said in fine]).T
-        # A wide chunk is worth what its best small one is: MiniLM reads 256 tokens and says little of many.
-        home = [[at for at, (span, _) in enumerate(fine) if outer.start <= span.start < outer.end] for outer, _ in wide]
+        said = vectors_of(embedder, [index_text("", (), chunk.text, chunk.context) for chunk in chunks])
+        near = _smoothed(asked @ said.T)
         for number, (_, wanted) in enumerate(meeting.questions):
-            scores = np.array([_worth(inner[number, inside]) if inside else -1.0 for inside in home])
-            for name, ranked in (("fixed windows", (fixed, plain[number])), ("graph", (wide, scores))):
-                found = _filled(*ranked)
+            for name, pieces, scores in (("fixed windows", fixed, plain), ("graph", cut, near)):
+                found = _filled(pieces, scores[number])
                 recalls.setdefault(name, []).append(span_recall({"": found}, {"": wanted}))
     for name, values in recalls.items():
         mean = round(100 * statistics.fmean(values), 1)
@@ -180,9 +178,11 @@ def _spans(report: Report, meetings: Sequence[Meeting], embedder: Embedder) -> N
     report.bars.append(Bar.at_least("span_recall_times_fixed", ratio, 1.3))
 
 
-def _worth(scores: Any) -> float:
-    """The mean of the best three."""
-    return float(np.sort(scores)[-3:].mean())
+def _smoothed(scores: Any) -> Any:
+    """Each chunk's mean with its neighbours: an answer in a meeting is a stretch of it."""
+    kernel = np.ones(2 * NEIGHBOURS + 1)
+    parts = np.convolve(np.ones(scores.shape[1]), kernel, "same")
+    return np.stack([np.convolve(row, kernel, "same") / parts for row in scores])
 
 
 def _windows(text: str) -> list[tuple[Span, int]]:
