@@ -98,7 +98,7 @@ class Graph:
     A chunk that shares a rare name with a good hit is found although it shares no word with the question: the second
     hop of a question that needs two. Names are the entities of the store's graph, the titles of documents and the
     headings of chunks; a chunk holds a name when an extractor found it there or when it is written there with capitals.
-    Chunks that stand side by side are joined, too. A score is `sqrt(share / greatest share)`, and half as much again
+    Chunks that stand side by side are joined, too. A score is `sqrt(share / greatest share)`, and three tenths more
     for a chunk that is *about* a name in the question (its title or heading): it orders the chunks of one question and
     does not compare between questions.
 
@@ -122,12 +122,12 @@ class Graph:
 
     store: Store
     _: KW_ONLY
-    damping: float = 0.7
+    damping: float = 0.5
     hits: int = 20
     focus: float = 12.0
-    hit_share: float = 0.5
-    names_weight: float = 0.5
-    subject: float = 0.5
+    hit_share: float = 0.7
+    names_weight: float = 0.1
+    subject: float = 0.3
 
     def __post_init__(self) -> None:
         check_number(self.damping, "damping", minimum=0, maximum=1)

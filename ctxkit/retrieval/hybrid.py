@@ -47,8 +47,8 @@ class Hybrid:
     part of the most BM25 that a text could have for this question), which compare between questions, `graph` (relative
     to the best of this question), and `final` (fused), which orders the candidates of one question; `via` says through
     which names the walk came. Where no stored document names an entity there is no `graph`, and everything is as
-    without it; `describe` says so. Overlapping chunks of one document are one candidate, and copies of a text are dropped, so that
-    a character comes once. Ties go by key while searching, by document and place at the end.
+    without it; `describe` says so. Overlapping chunks of one document are one candidate, and copies of a text are
+    dropped, so that a character comes once. Ties go by key while searching, by document and place at the end.
 
     Args:
         store: whose chunks.
