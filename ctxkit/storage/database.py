@@ -144,6 +144,9 @@ class Database:
             with self._engine.connect() as connection:
                 if write:
                     connection = connection.execution_options(**{_WRITE: True})
+                elif self.kind == "postgresql":
+                    # Else each statement of a read would see another state; it never fails where nothing is written.
+                    connection = connection.execution_options(isolation_level="REPEATABLE READ")
                 with connection.begin():
                     yield connection
         finally:
