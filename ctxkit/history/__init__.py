@@ -5,9 +5,29 @@ Sessions themselves are kept by the store: `store.sessions.append(session, messa
 
 from __future__ import annotations
 
+from ctxkit.history.cues import Cues
+from ctxkit.history.hysteresis import Hysteresis
 from ctxkit.history.repair import Note, Repaired, repair
+from ctxkit.history.semantic_window import SemanticWindow
+from ctxkit.history.shortened import Shortened
+from ctxkit.history.sliding_window import SlidingWindow
 from ctxkit.history.tail_window import TailWindow
+from ctxkit.history.time_decay_window import TimeDecayWindow
 from ctxkit.history.units import Unit, units
 from ctxkit.history.validity import check_history
 
-__all__ = ["Note", "Repaired", "TailWindow", "Unit", "check_history", "repair", "units"]
+__all__ = [
+    "Cues",
+    "Hysteresis",
+    "Note",
+    "Repaired",
+    "SemanticWindow",
+    "Shortened",
+    "SlidingWindow",
+    "TailWindow",
+    "TimeDecayWindow",
+    "Unit",
+    "check_history",
+    "repair",
+    "units",
+]

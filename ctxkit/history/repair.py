@@ -41,11 +41,17 @@ class Repaired(NamedTuple):
 
 @dataclass(slots=True)
 class Entry:
-    """A message that stays, with the results of its calls; `index` is its place in the input."""
+    """A message that stays, with the results of its calls.
+
+    Args:
+        index: its place in the input.
+        place: its place among the entries.
+    """
 
     index: int
     message: Message
     results: dict[str, Message]
+    place: int
 
     @property
     def messages(self) -> list[Message]:
@@ -94,32 +100,73 @@ def repair(messages: Sequence[Message]) -> Repaired:
 
 def mend(messages: Sequence[Message]) -> tuple[list[Entry], list[Note]]:
     """Calls and results paired, empty messages settled; everything still where it stood."""
-    entries: list[Entry] = []
-    notes: list[Note] = []
-    used: set[str] = set()
-    asked: dict[str, tuple[Entry, str]] = {}
-    for index, message in enumerate(messages):
+    mender = Mender()
+    for message in messages:
+        mender.add(message)
+    return mender.finish()
+
+
+class Mender:
+    """Mends a dialogue message by message, so that one that has grown is read from where it was left."""
+
+    __slots__ = ("_asked", "_count", "_entries", "_notes", "_open", "_used")
+
+    def __init__(self) -> None:
+        self._entries: list[Entry] = []
+        self._notes: list[Note] = []
+        self._used: dict[str, int] = {}
+        self._asked: dict[str, tuple[Entry, str]] = {}
+        self._open: dict[int, Entry] = {}
+        self._count = 0
+
+    @property
+    def settled(self) -> int:
+        """How many entries from the first will never change, whatever comes."""
+        return min(self._open, default=len(self._entries))
+
+    def add(self, message: Message) -> int | None:
+        """Take in the next message; the place of the entry that it is in, or None where it is dropped."""
+        index, entries, notes = self._count, self._entries, self._notes
+        self._count += 1
+        place = len(entries)
         if message.tool_call_id is not None:
-            _attach(message, index, asked, entries, notes)
-        elif not message.tool_calls and is_empty(message):
-            if message.role == "user":
-                entries.append(Entry(index, replace(message, content=EMPTY), {}))
-                notes.append(Note("empty", index, "an empty user message is marked as such"))
-            else:
-                notes.append(Note("empty", index, f"an empty {message.role} message is dropped"))
-        else:
-            entry = Entry(index, message, {})
-            if message.tool_calls:
-                entry.message = _register(message, entry, asked, used, notes)
+            found = _attach(message, index, self._asked, entries, notes)
+            if found is None:
+                return None
+            if len(found.results) == len(found.message.tool_calls):
+                self._open.pop(found.place, None)
+            return found.place
+        if message.tool_calls:
+            entry = Entry(index, message, {}, place)
+            entry.message = _register(message, entry, self._asked, self._used, notes)
+            self._open[place] = entry
             entries.append(entry)
-    for entry in entries:
-        if entry.message.tool_calls:
-            _complete(entry, notes)
-    return entries, notes
+        elif not is_empty(message):
+            entries.append(Entry(index, message, {}, place))
+        elif message.role == "user":
+            entries.append(Entry(index, replace(message, content=EMPTY), {}, place))
+            notes.append(Note("empty", index, "an empty user message is marked as such"))
+        else:
+            notes.append(Note("empty", index, f"an empty {message.role} message is dropped"))
+            return None
+        return place
+
+    def finish(self) -> tuple[list[Entry], list[Note]]:
+        """The entries and notes so far; calls that wait have a result that says so. More may be added afterwards.
+
+        Entries that wait are copies; the list itself is not to be changed.
+        """
+        if not self._open:
+            return self._entries, self._notes
+        entries, notes = list(self._entries), list(self._notes)
+        for place, entry in self._open.items():
+            entries[place] = replace(entry, results=dict(entry.results))
+            _complete(entries[place], notes)
+        return entries, notes
 
 
 def _register(
-    message: Message, entry: Entry, asked: dict[str, tuple[Entry, str]], used: set[str], notes: list[Note]
+    message: Message, entry: Entry, asked: dict[str, tuple[Entry, str]], used: dict[str, int], notes: list[Note]
 ) -> Message:
     """The message with call ids that are new to the dialogue; its calls wait for results under their old ids."""
     calls: list[ToolCall] = []
@@ -129,13 +176,13 @@ def _register(
             notes.append(Note("duplicate", entry.index, f"a second call with the id {call.id!r} is dropped"))
             continue
         here.add(call.id)
-        name, count = call.id or "call", 1
-        while name in used:
-            count += 1
-            name = f"{call.id or 'call'}_{count}"
+        base = name = call.id or "call"
+        while name in used:  # from where the last one of this id found a free name, or a thousand would take a million
+            used[base] = used.get(base, 1) + 1
+            name = f"{base}_{used[base]}"
         if name != call.id:
             notes.append(Note("renamed", entry.index, f"the call id {call.id!r} becomes {name!r}"))
-        used.add(name)
+        used[name] = used.get(name, 1)
         asked[call.id] = (entry, name)
         calls.append(call if name == call.id else replace(call, id=name))
     return message if tuple(calls) == message.tool_calls else replace(message, tool_calls=tuple(calls))
@@ -143,20 +190,22 @@ def _register(
 
 def _attach(
     message: Message, index: int, asked: dict[str, tuple[Entry, str]], entries: list[Entry], notes: list[Note]
-) -> None:
+) -> Entry | None:
+    """The entry that the message is a result of, or None where it is dropped."""
     found = asked.get(str(message.tool_call_id))
     if found is None:
         notes.append(
             Note("orphaned", index, f"the result of {message.tool_call_id!r}, which nobody called, is dropped")
         )
-        return
+        return None
     entry, name = found
     if name in entry.results:
         notes.append(Note("duplicate", index, f"a second result of {name!r} is dropped"))
-        return
+        return None
     if entries[-1] is not entry:
         notes.append(Note("moved", index, f"the result of {name!r} is moved to behind its call"))
     entry.results[name] = message if name == message.tool_call_id else replace(message, tool_call_id=name)
+    return entry
 
 
 def _complete(entry: Entry, notes: list[Note]) -> None:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from ctxkit.assembly import assemble
 from ctxkit.documents import Candidate, Chunk, Document, Query, Span, intersect_spans
-from ctxkit.history import TailWindow
+from ctxkit.history import Hysteresis, TailWindow
 from ctxkit.messages import Message, Part, ToolCall
 from ctxkit.prompts import Budget, Prompt, Section
-from ctxkit.protocols import ChatCounter
+from ctxkit.protocols import ChatCounter, Window
 from ctxkit.templates import DEFAULT_TEMPLATE, Template
 from tests.assembly.counters import counter_of
 from tests.strategies import stored_texts, texts
@@ -73,7 +73,7 @@ class Request:
     history: tuple[Message, ...]
     budget: Budget
     tools: tuple[Mapping[str, Any], ...]
-    window: TailWindow
+    window: Window
     called: bool
     """Whether the candidates are handed over by a function, as retrieval does."""
     local: bool
@@ -186,7 +186,7 @@ def requests(draw: st.DrawFn) -> Request:
         budget=draw(budgets()),
         tools=(WEATHER,) if draw(st.booleans()) else (),
         window=draw(
-            st.sampled_from([TailWindow(), TailWindow(max_messages=2), TailWindow(high_water=60, low_water=30)])
+            st.sampled_from([TailWindow(), TailWindow(max_messages=2), Hysteresis(high_water=60, low=0.5)])
         ),
         called=draw(st.booleans()),
         local=draw(st.booleans()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import pickle
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,8 +16,18 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from ctxkit.errors import BudgetError, HistoryError
-from ctxkit.history import TailWindow, check_history, repair, units
+from ctxkit.history import (
+    Hysteresis,
+    SemanticWindow,
+    SlidingWindow,
+    TailWindow,
+    TimeDecayWindow,
+    check_history,
+    repair,
+    units,
+)
 from ctxkit.messages import Message, Part, ToolCall
+from ctxkit.protocols import Window
 from ctxkit.testing.windows import WordChatCounter, history_problems
 from tests.strategies import texts
 
@@ -48,11 +59,21 @@ def _identified(found: list[Message]) -> list[Message]:
 
 
 dialogues = st.lists(messages, max_size=30).map(_identified)
-windows = st.one_of(
+plain_windows = st.one_of(
     st.just(TailWindow()),
     st.integers(1, 20).map(lambda count: TailWindow(max_messages=count)),
-    st.tuples(st.integers(5, 60), st.integers(1, 5)).map(
-        lambda marks: TailWindow(high_water=marks[0], low_water=marks[0] // marks[1] or 1)
+    st.builds(SlidingWindow, head=st.integers(0, 3), pinned=st.lists(st.sampled_from(["m1", "m4", "m9"]))),
+    st.integers(1, 9).map(lambda count: SlidingWindow(max_messages=count)),
+    st.builds(SemanticWindow, recent=st.integers(0, 4), question=st.sampled_from([None, "", "yes word"])),
+    st.builds(TimeDecayWindow, half_life_turns=st.sampled_from([0.5, 10.0]), floor=st.sampled_from([0.0, 0.3])),
+)
+windows = st.one_of(
+    plain_windows,
+    st.builds(
+        Hysteresis,
+        window=plain_windows,
+        high_water=st.one_of(st.none(), st.integers(5, 60)),
+        low=st.sampled_from([0.2, 0.5, 0.8, 1.0]),
     ),
 )
 
@@ -127,7 +148,7 @@ def _mandatory(dialogue: list[Message]) -> list[Message]:
 
 @given(dialogues, windows, st.integers(1, 120))
 def test_a_window_is_valid_fits_and_keeps_the_newest_user_message(
-    dialogue: list[Message], window: TailWindow, max_tokens: int
+    dialogue: list[Message], window: Window, max_tokens: int
 ) -> None:
     users = [message for message in dialogue if message.role == "user"]
     if COUNTER.count_prompt(mandatory := _mandatory(dialogue)) > max_tokens and mandatory:
@@ -146,15 +167,18 @@ def test_a_window_is_valid_fits_and_keeps_the_newest_user_message(
         check_history(selected)
     whole = {message.content_hash for message in repair(dialogue).messages}
     assert all(message.content_hash in whole for message in selected)
-    if window.max_messages is not None:
-        assert sum(message.role != "system" for message in selected) <= window.max_messages
+    most = getattr(window, "max_messages", None)
+    if most is not None:
+        assert sum(message.role != "system" for message in selected) <= most
 
 
-@given(dialogues)
-def test_everything_is_kept_where_everything_fits(dialogue: list[Message]) -> None:
+@given(dialogues, windows)
+def test_everything_is_kept_where_everything_fits(dialogue: list[Message], window: Window) -> None:
     repaired, _ = repair(dialogue)
-    if any(message.role == "user" for message in repaired):
-        assert TailWindow().select(dialogue, 10**9, COUNTER) == repaired
+    bounded = getattr(window, "max_messages", None) or getattr(window, "high_water", None)
+    bounded = bounded or getattr(getattr(window, "window", None), "max_messages", None)
+    if not bounded and any(message.role == "user" for message in repaired):
+        assert window.select(dialogue, 10**6, COUNTER) == repaired
 
 
 @given(dialogues, st.integers(1, 200), st.integers(0, 50))
@@ -168,13 +192,30 @@ def test_more_room_never_keeps_less(dialogue: list[Message], max_tokens: int, mo
 
 
 @given(dialogues, windows, st.integers(20, 120))
-def test_a_window_of_a_window_is_itself(dialogue: list[Message], window: TailWindow, max_tokens: int) -> None:
+def test_a_window_of_a_window_is_itself(dialogue: list[Message], window: Window, max_tokens: int) -> None:
     try:
         selected = window.select(dialogue, max_tokens, COUNTER)
     except BudgetError:
         return
-    if window.high_water is None:
-        assert window.select(selected, max_tokens, COUNTER) == selected
+    assert window.select(selected, max_tokens, COUNTER) == selected
+
+
+@given(dialogues, windows, st.integers(20, 120))
+def test_a_dialogue_that_grows_is_read_as_if_it_were_new(
+    dialogue: list[Message], window: Window, max_tokens: int
+) -> None:
+    """Law 6: what a window remembers of the last turn changes nothing."""
+
+    def outcome(messages: list[Message], chosen: Window) -> list[Message] | str:
+        try:
+            return chosen.select(messages, max_tokens, COUNTER)
+        except BudgetError as error:
+            return str(error)
+
+    for end in {len(dialogue) // 3, len(dialogue) // 2, len(dialogue) - 1, len(dialogue)}:
+        if end >= 0:
+            fresh = pickle.loads(pickle.dumps(window))
+            assert outcome(dialogue[:end], window) == outcome(dialogue[:end], fresh)
 
 
 @given(st.integers(0, 10_000), st.integers(60, 200))
@@ -183,7 +224,7 @@ def test_between_two_cuts_the_beginning_stays(seed: int, high_water: int) -> Non
     from ctxkit.testing.windows import dialogue as made
 
     whole = made(15, seed=seed)
-    window = TailWindow(high_water=high_water, low_water=high_water // 2)
+    window = Hysteresis(high_water=high_water, low=0.5)
     ends = [at + 1 for at, message in enumerate(whole) if message.role == "user"]
     cuts = 0
     last: list[Message] = []

@@ -1,0 +1,236 @@
+"""`SemanticWindow`: what a long dialogue said, in the fewest tokens, with the newest part whole."""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ctxkit.checking import check_able, check_kind, check_number, check_whole
+from ctxkit.history.clustering import clusters, lexical_vectors
+from ctxkit.history.cues import Cues, cue_weights
+from ctxkit.history.filling import fill
+from ctxkit.history.relevance import relevance, with_neighbours
+from ctxkit.history.sliding_window import affordable, check_pinned
+from ctxkit.history.terms import Kind, Terms, entry_text, rarity, terms_of, timeline_terms
+from ctxkit.history.timeline import Recent, Timeline
+from ctxkit.messages import Message
+from ctxkit.protocols import ChatCounter, Embedder
+
+__all__ = ["SemanticWindow"]
+
+_KINDS = {Kind.WORD: 1.0, Kind.NAME: 5.0, Kind.NUMBER: 4.0}
+"""What a term of a kind is worth, times its rarity."""
+
+_UNASKED = 0.3
+"""How much the newest user message counts beside a question that was given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SemanticWindow:
+    """Keeps the newest units whole, and of the older ones those that say most for their tokens.
+
+    A unit is worth the terms in it that nothing kept nearby says yet, rare terms, names and numbers most; so each fact
+    has one representative. Units are grouped by meaning, and the first representative of a group is worth half again.
+    What a speaker does counts: a confirmation, a correction, a decision or a promise is worth more, an offer that was
+    turned down almost nothing. What bears on the question is worth more still. Units are taken greedily by worth per
+    token, which for such a measure of coverage is known to be near the best.
+
+    Args:
+        recent: how many of the newest units stay, before any other; they take at most half of the room.
+        pinned: ids of messages that stay, with the unit that each is in; at most half of the room. Summaries are pinned.
+        question: what is asked now; None for the newest user message, "" for none.
+        question_weight: how much bearing on the question counts beside coverage; 0 for not at all. The newest user
+            message may be no question at all: it counts less, by how much of it a unit says.
+        neighbours: the share of its better neighbour's bearing on the question that a unit has.
+        embedder: groups units, and compares them with the question, by meaning; without one, by words alone.
+        cues: what doing something is worth.
+        reach: within how many units a term that was kept is not news.
+        cost_exponent: how much tokens count against a unit: worth / tokens ** cost_exponent.
+
+    Source: Lin and Bilmes, "Multi-document Summarization via Budgeted Maximization of Submodular Functions", NAACL 2010.
+
+    Example:
+        >>> from ctxkit.testing.windows import WordChatCounter
+        >>> said = ["Book a table in Rome", "Hm, well", "so it is", "for 7 people", "thank you"]
+        >>> dialogue = [Message("user", text) for text in said]
+        >>> [message.text for message in SemanticWindow(recent=1).select(dialogue, 22, WordChatCounter())]
+        ['Book a table in Rome', 'for 7 people', 'thank you']
+    """
+
+    recent: int = 2
+    pinned: Collection[str] = ()
+    question: str | None = None
+    question_weight: float = 1.0
+    neighbours: float = 0.3
+    embedder: Embedder | None = None
+    cues: Cues = field(default_factory=Cues)
+    reach: int = 12
+    cost_exponent: float = 0.7
+    _recent: Recent = field(init=False, repr=False, compare=False, default_factory=Recent)
+
+    def __post_init__(self) -> None:
+        check_whole(self.recent, "recent", minimum=0)
+        object.__setattr__(self, "pinned", check_pinned(self.pinned))
+        check_kind(self.question, (str, type(None)), "question", remedy="Give a text, or None.")
+        check_number(self.question_weight, "question_weight", minimum=0)
+        check_number(self.neighbours, "neighbours", minimum=0, maximum=1)
+        if self.embedder is not None:
+            check_able(self.embedder, "embed", "embedder", remedy="Give an embedder, or None.")
+        check_kind(self.cues, Cues, "cues", remedy="Give a Cues.")
+        check_whole(self.reach, "reach", minimum=0)
+        check_number(self.cost_exponent, "cost_exponent", minimum=0, maximum=2)
+
+    def asking(self, question: str) -> SemanticWindow:
+        """The same window for a question that is not in the dialogue yet."""
+        return replace(self, question=question) if self.question is None else self
+
+    def select(self, messages: Sequence[Message], max_tokens: int, counter: ChatCounter) -> list[Message]:
+        """A valid history of at most `max_tokens`, as `counter.count_prompt` counts it by itself. Pure.
+
+        O(n log n); each message is counted, read and embedded once.
+
+        Raises:
+            BudgetError: not even the leading system messages and the newest user message fit.
+        """
+        with self._recent.read(messages, counter) as timeline:
+            room = max_tokens - timeline.fixed(max_tokens)
+            total = timeline.sums()[-1]
+            if total <= max_tokens - timeline.overhead():
+                return fill(timeline, range(len(timeline.entries)), max_tokens)
+            return fill(timeline, self._preferred(timeline, room), max_tokens)
+
+    def _preferred(self, timeline: Timeline, room: int) -> Iterator[int]:
+        newest_first = range(len(timeline.entries) - 1, timeline.head - 1, -1)[: self.recent]
+        stay = dict.fromkeys(affordable(timeline, timeline.stays(self.pinned), room // 2))
+        tail: list[int] = []
+        half = room // 2
+        for place in newest_first:
+            half -= 0 if place == timeline.newest else timeline.cost(place)
+            if half < 0:
+                break
+            tail.append(place)
+        first = list(dict.fromkeys([*stay, *tail]))
+        yield from first
+        places = [
+            place
+            for place in range(timeline.head, len(timeline.entries))
+            if timeline.cost(place) <= room or place == timeline.newest
+        ]
+        if places:
+            kept = {*first, timeline.newest}
+            yield from self._by_worth(timeline, places, [at for at, place in enumerate(places) if place in kept])
+
+    def _by_worth(self, timeline: Timeline, places: Sequence[int], kept: Sequence[int]) -> Iterator[int]:
+        """The places by greedy worth per token, beside those at the indices that are kept already."""
+        by_place = timeline_terms(timeline, places)
+        terms = [by_place[place] for place in places]
+        rare = rarity(terms)
+        entries = [timeline.entries[place] for place in places]
+        vectors = lexical_vectors(terms, rare) if self.embedder is None else self._vectors(timeline, places)
+        coverage = _Coverage(terms, _worths(terms, rare), clusters(vectors), self.reach)
+        for at in kept:
+            coverage.add(at)
+        scale = [
+            weight / timeline.cost(place) ** self.cost_exponent
+            for weight, place in zip(cue_weights(entries, self.cues), places, strict=True)
+        ]
+        bearing = self._bearing(timeline, terms, rare, vectors)
+
+        heap = []
+        taken = set(kept)
+        gains = {at: coverage.gain(at) * scale[at] for at in range(len(places)) if at not in taken}
+        unit = max(gains.values(), default=0.0) or 1.0
+        heap = [(-(gain / unit + bearing[at]), -at) for at, gain in gains.items()]
+        heapq.heapify(heap)
+        while heap:
+            worth, at = heapq.heappop(heap)
+            now = coverage.gain(-at) * scale[-at] / unit + bearing[-at]
+            if heap and -now > heap[0][0] + 1e-12:  # it has lost worth to what was taken since
+                heapq.heappush(heap, (-now, at))
+                continue
+            coverage.add(-at)
+            yield places[-at]
+
+    def _question(self, timeline: Timeline) -> str:
+        if self.question is not None:
+            return self.question
+        return "" if timeline.newest is None else timeline.entries[timeline.newest].message.visible
+
+    def _bearing(
+        self,
+        timeline: Timeline,
+        terms: Sequence[Terms],
+        rare: Mapping[str, float],
+        vectors: NDArray[np.float32],
+    ) -> NDArray[np.float64]:
+        question = self._question(timeline)
+        if not self.question_weight or not terms_of(question):
+            return np.zeros(len(terms))
+        vector = None if self.embedder is None else self.embedder.embed([question])[0]
+        found = relevance(question, terms, rare, vectors=None if vector is None else vectors, vector=vector)
+        best = found.max(initial=0.0)
+        scale = _UNASKED if self.question is None else 1 / best if best > 0 else 0.0
+        return self.question_weight * scale * with_neighbours(found, self.neighbours)
+
+    def _vectors(self, timeline: Timeline, places: Sequence[int]) -> NDArray[np.float32]:
+        """The embedder's vectors of entries, each embedded once."""
+        if self.embedder is None:  # pragma: no cover
+            return np.zeros((len(places), 1), dtype=np.float32)
+        known: dict[int, Any] = timeline.facts.setdefault("vectors", {})
+        new = [
+            place for place in places if place not in known or known[place][0] is not timeline.entries[place]
+        ]
+        made = self.embedder.embed([entry_text(timeline.entries[place]) for place in new]) if new else ()
+        for place, vector in zip(new, made, strict=True):
+            known[place] = timeline.entries[place], vector
+        return np.stack([known[place][1] for place in places])
+
+
+def _worths(terms: Sequence[Terms], rare: Mapping[str, float]) -> dict[str, float]:
+    """What each term is worth: its rarity times what its highest kind is worth."""
+    kinds: dict[str, Kind] = {}
+    for each in terms:
+        for term, kind in each.items():
+            if kind > kinds.get(term, -1):
+                kinds[term] = kind
+    return {term: rare[term] * _KINDS[kind] for term, kind in kinds.items()}
+
+
+class _Coverage:
+    """What is said by the entries that are kept."""
+
+    def __init__(
+        self, terms: Sequence[Terms], worths: Mapping[str, float], labels: NDArray[np.int64], reach: int
+    ) -> None:
+        self._terms = terms
+        self._worths = worths
+        self._labels = labels.tolist()
+        self._reach = reach
+        self._said: dict[str, list[int]] = {}
+        self._groups: set[int] = set()
+
+    def add(self, at: int) -> None:
+        self._groups.add(self._labels[at])
+        for term in self._terms[at]:
+            insort(self._said.setdefault(term, []), at)
+
+    def gain(self, at: int) -> float:
+        """What keeping one more entry would add; never more than it would have been before."""
+        worths = self._worths
+        news = sum(worths[term] for term in self._terms[at] if not self._is_said(term, at))
+        return news if self._labels[at] in self._groups else 1.5 * news
+
+    def _is_said(self, term: str, at: int) -> bool:
+        places = self._said.get(term)
+        if places is None:
+            return False
+        after = bisect_left(places, at)
+        return (after < len(places) and places[after] - at <= self._reach) or (
+            after > 0 and at - places[after - 1] <= self._reach
+        )
