@@ -133,9 +133,9 @@ def test_wrong_parameters(count: Any) -> None:
 def test_time_grows_with_the_dialogue_and_not_faster() -> None:
     def seconds(turns: int) -> float:
         messages = dialogue(turns, seed=1)
-        started = time.perf_counter()
+        started = time.process_time()
         TailWindow().select(messages, 10**9, COUNTER)
-        return time.perf_counter() - started
+        return time.process_time() - started
 
     small, large = min(seconds(200) for _ in range(5)), min(seconds(1600) for _ in range(3))
     assert large < 16 * small + 0.02
