@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -37,14 +37,14 @@ class Converted(Generic[T_co]):
 
 def export_history(
     messages: Sequence[Message],
-    format: str = "jsonl",
+    form: str = "jsonl",
     *,
-    strict: bool = False,  # noqa: A002
+    strict: bool = False,
 ) -> Converted[str]:
     """A dialogue as text of a format. Linear.
 
     Args:
-        format: `jsonl`, one message a line, which holds everything; `openai`, the JSON list of chat messages;
+        form: `jsonl`, one message a line, which holds everything; `openai`, the JSON list of chat messages;
             `anthropic`, the JSON object of `system` and `messages`.
         strict: raise instead of leaving something out.
 
@@ -56,22 +56,22 @@ def export_history(
         >>> export_history([Message("user", "Hi.")], "openai").value
         '[{"role": "user", "content": "Hi."}]'
     """
-    _check(format)
+    _check(form)
     notes = Notes(strict=strict)
-    if format == "jsonl":
+    if form == "jsonl":
         return Converted("".join(_text(_line(message)) + "\n" for message in messages))
-    converted = openai_format.write(messages, notes) if format == "openai" else anthropic_format.write(messages, notes)
+    converted = openai_format.write(messages, notes) if form == "openai" else anthropic_format.write(messages, notes)
     return Converted(_text(converted), notes.lines)
 
 
-def import_history(text: str, format: str = "jsonl", *, strict: bool = False) -> Converted[list[Message]]:  # noqa: A002
+def import_history(text: str, form: str = "jsonl", *, strict: bool = False) -> Converted[list[Message]]:
     """The dialogue that a text of a format holds. Linear.
 
     Messages without an id get one from their place and content, so that importing the same text twice, or a longer
     version of it, appends only what is new.
 
     Args:
-        format: as `export_history` wrote it; for `openai` also an object with `messages`, or one message a line.
+        form: as `export_history` wrote it; for `openai` also an object with `messages`, or one message a line.
         strict: raise instead of leaving something out.
 
     Raises:
@@ -79,17 +79,17 @@ def import_history(text: str, format: str = "jsonl", *, strict: bool = False) ->
             out.
         ConfigError: the format, or the role of a message, is not known.
     """
-    _check(format)
+    _check(form)
     notes = Notes(strict=strict)
-    if format == "jsonl":
+    if form == "jsonl":
         return Converted(_identified(_lines(text)), notes.lines)
-    read: Callable[[Any, Notes], list[Message]] = openai_format.read if format == "openai" else anthropic_format.read
-    return Converted(_identified(read(_parsed(text, format), notes)), notes.lines)
+    read: Callable[[Any, Notes], list[Message]] = openai_format.read if form == "openai" else anthropic_format.read
+    return Converted(_identified(read(_parsed(text, form), notes)), notes.lines)
 
 
-def _check(format: str) -> None:  # noqa: A002
-    if format not in FORMATS:
-        raise ConfigError(f"unknown format {format!r:.60}", remedy=f"Use one of: {', '.join(FORMATS)}.")
+def _check(form: str) -> None:
+    if form not in FORMATS:
+        raise ConfigError(f"unknown format {form!r:.60}", remedy=f"Use one of: {', '.join(FORMATS)}.")
 
 
 def _text(value: Any) -> str:
@@ -185,13 +185,13 @@ def _loaded(text: str, where: str) -> Any:
         raise HistoryError(f"not JSON ({error})", subject=where, remedy="Check it with a JSON linter.") from error
 
 
-def _parsed(text: str, format: str) -> Any:  # noqa: A002
+def _parsed(text: str, form: str) -> Any:
     """One JSON value, or, where there is one a line, the list of them."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         lines = [line for line in text.split("\n") if line.strip()]
-        if format != "openai" or len(lines) < 2 or not lines[0].rstrip().endswith("}"):
+        if form != "openai" or len(lines) < 2 or not lines[0].rstrip().endswith("}"):
             raise HistoryError(f"not JSON ({error})", remedy="Check it with a JSON linter.") from error
         return [_loaded(line, f"line {number}") for number, line in enumerate(lines, 1)]
 
@@ -201,6 +201,6 @@ def _identified(messages: Iterable[Message]) -> list[Message]:
     found = []
     digest = hashlib.sha256()
     for number, message in enumerate(messages, 1):
-        digest.update(message.content_hash.encode())
+        digest.update(json.dumps(_line(message)).encode())
         found.append(message if message.id else replace(message, id=f"import:{number}:{digest.hexdigest()[:16]}"))
     return found

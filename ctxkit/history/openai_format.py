@@ -73,8 +73,9 @@ def _parts(parts: Sequence[Part], index: int, notes: Notes) -> list[dict[str, An
             if part.text:
                 notes.add(index, "the text of an image is left out")
         elif part.kind in _OWN:
-            made.append({"type": part.kind, **part.data})
-            if part.text or "type" in part.data:
+            made.append({**part.data, "type": part.kind})
+            extra = {"type"} & set(part.data)
+            if part.text:
                 notes.add(index, f"the text of a part {part.kind!r} is left out")
         else:
             notes.add(index, f"a part of kind {part.kind!r:.60} is left out")
@@ -169,7 +170,9 @@ def _part(item: Mapping[str, Any], index: int, notes: Notes) -> Part:
         return Part("image", data={"url": image} if isinstance(image, str) else dict(image))
     if kind == "reasoning":
         return Part("reasoning", _str(item.get("text", "")))
-    return Part(_str(kind), data={key: value for key, value in item.items() if key != "type"})
+    if kind not in _OWN:
+        raise ValueError(f"a part of type {kind!r:.60}")
+    return Part(kind, data={key: value for key, value in item.items() if key != "type"})
 
 
 def _str(value: Any) -> str:
