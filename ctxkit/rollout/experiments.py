@@ -215,6 +215,12 @@ class Experiments:
     async def astart(self, experiment: Experiment) -> ExperimentState:
         return await asyncio.to_thread(self.start, experiment)
 
+    async def aget(self, name: str) -> ExperimentState:
+        return await asyncio.to_thread(self.get, name)
+
+    async def alist(self) -> Any:
+        return await asyncio.to_thread(self.list)
+
     async def acover(self, name: str, coverage: float) -> ExperimentState:
         return await asyncio.to_thread(self.cover, name, coverage)
 

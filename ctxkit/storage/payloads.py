@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import bindparam, cast, func, literal_column
+from sqlalchemy import bindparam, cast, literal_column
 from sqlalchemy.dialects import postgresql
 
 from ctxkit.documents import content_hash
@@ -192,6 +192,9 @@ class Payloads:
     async def aresolve(self, reference: str) -> PayloadVersion:
         return await asyncio.to_thread(self.resolve, reference)
 
+    async def aversions(self, key: str) -> Any:
+        return await asyncio.to_thread(self.versions, key)
+
     async def asearch(self, part: Mapping[str, Any], **options: Any) -> Any:
         return await asyncio.to_thread(self.search, part, **options)
 
@@ -256,9 +259,9 @@ def _missing(scope: Scope, key: str, version: int | None = None) -> NotFoundErro
         return NotFoundError(
             f"the payload has no version {version}", subject=key, remedy=f"It has versions 1 to {row[0]}."
         )
-    count = int(scope.first(scope.select(func.count(), source=keys))[0])
-    known = f"There are {count:,} others." if count else "There are none yet."
-    return NotFoundError("there is no such payload", subject=key, remedy=f"{known} Store it with `payloads.put` first.")
+    names = [found[0] for found in scope.all(scope.select(keys.c.key).order_by(keys.c.key).limit(10))]
+    known = f"Known: {', '.join(names)}." if names else "There are none yet: put one."
+    return NotFoundError("there is no such payload", subject=key, remedy=known)
 
 
 def _version(row: Any, content: Any) -> PayloadVersion:

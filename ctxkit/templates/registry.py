@@ -278,11 +278,23 @@ class TemplateRegistry:
     async def aversions(self, name: str) -> Sequence[TemplateVersion]:
         return await asyncio.to_thread(self.versions, name)
 
+    async def aversion(self, reference: str | Reference) -> TemplateVersion:
+        return await asyncio.to_thread(self.version, reference)
+
+    async def ahistory(self, name: str, label: str) -> Sequence[LabelMove]:
+        return await asyncio.to_thread(self.history, name, label)
+
+    async def aevents(self, name: str) -> Sequence[TemplateEvent]:
+        return await asyncio.to_thread(self.events, name)
+
     async def asearch(self, query: str, **options: Any) -> Sequence[TemplateMatch]:
         return await asyncio.to_thread(self.search, query, **options)
 
     async def adiff(self, older: str, newer: str) -> str:
         return await asyncio.to_thread(self.diff, older, newer)
+
+    async def adifferences(self, older: str, newer: str) -> dict[str, Any]:
+        return await asyncio.to_thread(self.differences, older, newer)
 
 
 def _shown(template: Template) -> list[str]:

@@ -435,7 +435,13 @@ async def test_the_async_twins_do_the_same(memory: Experiments) -> None:
     assert await memory.arecord("wide", "alice", True, id="1") == "recorded"
     assert (await memory.acover("wide", 0.5)).experiment.coverage == 0.5
     assert await memory.areport("wide") == memory.report("wide")
+    assert await memory.aget("wide") == memory.get("wide") and await memory.alist() == memory.list()
     assert (await memory.astop("wide", reason="done")).reason == "done"
+
+
+def test_every_call_has_an_async_twin() -> None:
+    calls = {name for name, value in vars(Experiments).items() if callable(value) and name[0] != "_"}
+    assert {name for name in calls if f"a{name}" not in calls and name[1:] not in calls} == set()
 
 
 def test_no_call_leaks_a_foreign_error(memory: Experiments) -> None:

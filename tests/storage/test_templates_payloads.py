@@ -52,7 +52,7 @@ def test_versions_of_a_key(store: Store) -> None:
         with pytest.raises(NotFoundError) as caught:
             payloads.resolve(reference)
         assert caught.value.remedy
-    with pytest.raises(NotFoundError):
+    with pytest.raises(NotFoundError, match=r"nothing: .* Known: "):
         payloads.versions("nothing")
 
 
@@ -63,6 +63,7 @@ def test_the_async_twins() -> None:
         assert await store.payloads.aresolve("brand") == put
         assert [found.hash for found in await store.payloads.asearch({"tone": "brief"})] == [put.hash]
         assert [info.key for info in await store.payloads.alist()] == ["brand"]
+        assert await store.payloads.aversions("brand") == store.payloads.versions("brand")
         pushed = await store.templates.apush("t", {"a": 1})
         assert await store.templates.aget("t", 1) == pushed
         assert (await store.templates.alabel("t", "production", 1)).version == 1

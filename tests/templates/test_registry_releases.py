@@ -37,9 +37,7 @@ class TestIncludes:
         assert "Be kind." in said(registry.get("answer"))
         assert registry.get("answer").hash == first.hash, "a label that moves changes no version"
         second = registry.push("answer", "{{> rules@production}} {{question}}")
-        assert (second.version, second.is_new) == (2, True), (
-            "the same text, another content inside"
-        )
+        assert (second.version, second.is_new) == (2, True), "the same text, another content inside"
         assert "Be strict." in said(registry.get("answer"))
         assert [one.reference for one in registry.get("answer@1").includes] == ["rules@1"]
 
@@ -127,8 +125,16 @@ class TestReleases:
             assert [info.name for info in await registry.alist()] == ["answer"]
             assert [match.version for match in await registry.asearch("one")] == [1]
             assert "+two" in await registry.adiff("answer@1", "answer@2")
+            assert await registry.adifferences("answer@1", "answer@2") == registry.differences("answer@1", "answer@2")
+            assert (await registry.aversion("answer@2")).version == 2
+            assert [move.version for move in await registry.ahistory("answer", "production")] == [1, 2, 1]
+            assert await registry.aevents("answer") == registry.events("answer")
 
         asyncio.run(work())
+
+    def test_every_call_has_one(self) -> None:
+        calls = {name for name, value in vars(TemplateRegistry).items() if callable(value) and name[0] != "_"}
+        assert {name for name in calls if f"a{name}" not in calls and name[1:] not in calls} == set()
 
 
 class TestDifferences:
