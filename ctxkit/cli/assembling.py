@@ -99,7 +99,8 @@ def assemble(
         for message in prompt.messages:
             say(f"=== {message['role']}")
             say(str(message["content"]))
-        say(f"=== {prompt.token_count:,} of {prompt.budget.available:,} tokens")
+        recorded = f"; recorded as {prompt.fingerprint[:16]}" if record else ""
+        say(f"=== {prompt.token_count:,} of {prompt.budget.available:,} tokens{recorded}")
 
 
 def ask(
@@ -167,6 +168,8 @@ def ask(
         f"\n{answer.completion.model}: {usage.prompt_tokens:,} prompt + {usage.completion_tokens:,} answer tokens of "
         f"{answer.prompt.budget.max_tokens:,}; first token {timings.first_token:.2f} s, total {timings.total:.2f} s"
     )
+    if record:
+        say(f"recorded as {answer.prompt.fingerprint[:16]}")
     if explain:
         say()
         say(answer.prompt.explain())

@@ -101,16 +101,17 @@ def status(
 def assign(
     name: str = NAME,
     unit: str = UNIT,
+    expose: bool = typer.Option(False, "--expose", help="Put it on record, so that outcomes count."),
     store: str | None = StoreOption,
     tenant: str | None = TenantOption,
     as_json: bool = JsonOption,
 ) -> None:
-    """Show which arm a unit gets, without putting it on record.
+    """Show which arm a unit gets; with --expose it is on record, as after an application's own assign().
 
-    Example: ctxkit experiments assign brief alice
+    Example: ctxkit experiments assign brief alice --expose
     """
     with _engine(store, tenant) as engine:
-        found = engine.experiments.preview(name, unit)
+        found = (engine.experiments.assign if expose else engine.experiments.preview)(name, unit)
     part = "takes part" if found.exposed else "takes no part"
     emit(asdict(found)) if as_json else say(f"{unit}: {found.arm} ({part})  {_setting(found.setting)}")
 

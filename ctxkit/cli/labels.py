@@ -131,6 +131,7 @@ def history(
     Example: ctxkit templates history answer production
     """
     with _engine(store, tenant) as engine:
+        engine.templates.versions(name)  # a name that nobody has pushed is an error, not an empty record
         rows = [
             {
                 "at": move.moved_at,

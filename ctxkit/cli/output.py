@@ -25,10 +25,15 @@ NowOption = typer.Option(None, "--now", help="The time that recency counts from,
 
 def emit(value: Any) -> None:
     """Print JSON; a lone surrogate is escaped rather than lost."""
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = json.dumps(value, ensure_ascii=False, default=_plain)
     if any("\ud800" <= character <= "\udfff" for character in text):
-        text = json.dumps(value, ensure_ascii=True, default=str)
+        text = json.dumps(value, ensure_ascii=True, default=_plain)
     write(text + "\n")
+
+
+def _plain(value: Any) -> str:
+    """A time by ISO 8601, anything else as its text."""
+    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def say(text: str = "") -> None:

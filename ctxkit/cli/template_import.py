@@ -22,14 +22,14 @@ def import_jinja(
     files: list[Path] = typer.Argument(..., help="Jinja templates."),
     role: str = typer.Option("user", help="The role of the message that a template becomes: system, user, assistant."),
     rename: list[str] = typer.Option([], "--rename", help="OLD=NEW name of a variable; repeat for more."),
-    out: Path | None = typer.Option(None, "--out", help="Write each to this folder as NAME.txt, instead of printing."),
+    out: Path | None = typer.Option(None, "--out", help="The folder for NAME.prompt files. [default: printed]"),
     as_json: bool = JsonOption,
 ) -> None:
     """Convert Jinja templates, exactly or not at all; exit code 1 where one is refused, with the reason.
 
-    Nothing is rendered or executed. Push the result with `ctxkit templates push`.
+    Nothing is rendered or executed. `ctxkit templates push` then stores one of them, `sync` the folder.
 
-    Example: ctxkit templates import prompts/*.j2 --rename context=passage --out templates
+    Example: ctxkit templates import prompts/*.j2 --rename context=passage --out prompts
     """
     from ctxkit.templates.rendering import TemplateRole
 
@@ -41,7 +41,7 @@ def import_jinja(
         out.mkdir(parents=True, exist_ok=True)
         for row in rows:
             if row["imported"]:
-                path = out / f"{Path(row['file']).name.split('.')[0]}.txt"
+                path = out / f"{Path(row['file']).name.split('.')[0]}.prompt"
                 path.write_text(row["source"], encoding="utf-8")
                 row["written"] = str(path)
     if as_json:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,7 @@ def _engine(store: str | None, tenant: str | None, *, create: bool = False) -> A
 @app.command()
 def push(
     name: str = typer.Argument(..., help="The template's name."),
-    file: Path = typer.Argument(..., help="Its source."),
+    file: Path = typer.Argument(..., help="Its source; - reads standard input."),
     message: str = labels.MessageOption,
     by: str = labels.ByOption,
     store: str | None = StoreOption,
@@ -37,10 +39,11 @@ def push(
 ) -> None:
     """Store a version of a template; identical content makes no new version.
 
-    Example: ctxkit templates push answer answer.txt -m "Ask for citations"
+    Example: ctxkit templates push answer answer.prompt -m "Ask for citations"
     """
     try:
-        source = file.read_text(encoding="utf-8")
+        data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+        source = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8").read()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"the template cannot be read ({error})", subject=str(file), remedy="Check the path."

@@ -202,7 +202,7 @@ def _find(scope: Scope, fingerprint: str) -> Any:
         return rows[0]
     raise NotFoundError(
         "several recorded prompts have a fingerprint that begins so" if rows else "no such prompt is recorded",
-        subject=ascii(fingerprint)[1:80],
+        subject=ascii(fingerprint)[1:-1][:80],
         remedy="Give more of its digits."
         if rows
         else "Give 8 digits of its fingerprint or more; a prompt is recorded when it is assembled with record=True.",

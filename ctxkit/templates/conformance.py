@@ -128,10 +128,11 @@ def _case(entry: Any, index: int, path: Path) -> Case:
     elif "expect" in entry and not _are_messages(entry["expect"]):
         problem = "what it expects is no text and no list of {role, content}"
     if problem:
+        fields, errors = ", ".join(sorted(_FIELDS)), ", ".join(sorted([*ERROR_CODES, "payload"]))
         raise ConfigError(
             f"case {index} is no case: {problem}",
             subject=str(path),
-            remedy=f"Its fields: {', '.join(sorted(_FIELDS))}; template or reference, expect or error.",
+            remedy=f"Its fields: {fields}; template or reference, expect or error. Errors: {errors}.",
         )
     return Case(**entry, file=path.name)
 

@@ -106,7 +106,7 @@ class PayloadCheck:
                     f"the variable {name!r} is missing",
                     subject=self._subject,
                     remedy=f"Pass it in the payload as {_wanted(slot)}. "
-                    f"If it is a field of a section's item, write {{{{.{name}}}}}.",
+                    f"If it is a field of a section's item, write {_as_field(name, slot)}.",
                 )
         for name in payload:
             if name not in self.wanted:
@@ -120,6 +120,11 @@ class PayloadCheck:
 def _wanted(slot: Slot) -> str:
     names = {"integer": "an integer", "object": "an object", "section": "a list, an object or a boolean", "any": "JSON"}
     return names.get(slot.type, f"a {slot.type}")
+
+
+def _as_field(name: str, slot: Slot) -> str:
+    """How the template names it where it belongs to the item of the section around."""
+    return f"{{{{#.{name}}}}} … {{{{/.{name}}}}}" if slot.type in ("section", "list") else f"{{{{.{name}}}}}"
 
 
 def _unexpected(name: object, needed: Mapping[str, Slot]) -> str:

@@ -52,6 +52,11 @@ def test_the_life_of_an_experiment(ctxkit: Any, store: Path) -> None:
         arms = {f"u{number}": Experiments(opened).assign("brief", f"u{number}").arm for number in range(8)}
     for unit, arm in arms.items():
         assert ctxkit("experiments", "assign", "brief", unit, "--json").json["arm"] == arm
+    assert ctxkit("experiments", "assign", "brief", "u8").code == 0
+    assert ctxkit("experiments", "record", "brief", "u8", "success").out == "u8: not exposed\n", "it was only shown"
+    assert ctxkit("experiments", "assign", "brief", "u8", "--expose").code == 0
+    assert ctxkit("experiments", "record", "brief", "u8", "success").out == "u8: recorded\n"
+    for unit in arms:
         if unit in ("u0", "u1"):
             said = ctxkit("experiments", "record", "brief", unit, "-1.5", "--metric", "score", "--json")
             assert said.json == {"name": "brief", "unit": unit, "outcome": "recorded"}

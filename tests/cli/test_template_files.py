@@ -56,7 +56,7 @@ class TestImport:
         done = ctxkit("templates", "import", "letter.j2", "--role", "system", "--rename", "items=lines", "--out", "out")
         assert done.code == 0, done.err
         assert "variables: lines, user" in done.out
-        assert ctxkit("templates", "push", "letter", "out/letter.txt").code == 0
+        assert ctxkit("templates", "push", "letter", "out/letter.prompt").code == 0
         payload = '{"user": {"name": "Ann"}, "lines": ["a"]}'
         rendered = ctxkit("templates", "render", "letter", "--payload", payload, "--json")
         [message] = rendered.json

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,11 @@ def test_a_prompt_is_recorded_and_replayed(answer: Any, notes: Path) -> None:
     asked = ("assemble", "rotate keys?", "--template", "answer@production", "--payload", "brand", *EMBED, "--json")
     assert answer("replay", answer(*asked).json["fingerprint"]).code == 1, "nobody asked to record it"
     prompt = answer(*asked, "--record").json
+    shown = [word for word in asked if word != "--json"]
+    assert f"recorded as {prompt['fingerprint'][:16]}" in answer(*shown, "--record").out
+    assert "recorded" not in answer(*shown).out
+    unknown = answer("replay", "0" * 8)
+    assert unknown.code == 1 and unknown.err.startswith("error: 00000000: no such prompt")
     replayed = answer("replay", prompt["fingerprint"][:16], "--json").json
     assert {name: replayed[name] for name in prompt} == prompt
     assert replayed["payload"] == {"tone": "brief"}
@@ -174,3 +180,27 @@ def test_every_command_has_help_with_an_example_and_json(ctxkit: Any, command: s
     assert result.code == 0
     assert f"Example: ctxkit {command}" in " ".join(result.out.split())
     assert "--json" in result.out
+
+
+def test_a_template_from_standard_input(ctxkit: Any) -> None:
+    assert ctxkit("templates", "push", "hello", "-", stdin=b"Hello,\r\n{{name}}!").code == 0
+    assert ctxkit("templates", "show", "hello").out.endswith("Hello,\n{{name}}!\n\n")
+    assert ctxkit("templates", "push", "hello", "-", stdin=b"\xff").code == 2
+
+
+def test_the_record_of_a_template_that_is_not_there(answer: Any) -> None:
+    for given in (("anser",), ("anser", "production")):
+        missing = answer("templates", "history", *given)
+        assert missing.code == 1 and "Known: answer" in missing.err
+
+
+def test_times_are_written_by_iso_8601(answer: Any) -> None:
+    for row in answer("templates", "list", "--json").json:
+        assert datetime.fromisoformat(row["updated_at"]).isoformat() == row["updated_at"]
+
+
+def test_a_list_that_is_missing_inside_of_a_section(ctxkit: Any) -> None:
+    source = b"{{#items}}{{.title}}{{#tags}}{{.}}{{/tags}}{{/items}}"
+    assert ctxkit("templates", "push", "digest", "-", stdin=source).code == 0
+    missing = ctxkit("templates", "render", "digest", "--payload", '{"items": [{"title": "a", "tags": []}]}')
+    assert missing.code == 1 and "write {{#.tags}} … {{/.tags}}" in missing.err

@@ -75,3 +75,10 @@ def test_what_is_no_file_of_cases(tmp_path: Path, text: str, problem: str) -> No
     with pytest.raises(ConfigError, match="cases") as caught:
         load_cases(path)
     assert problem in caught.value.message
+
+
+def test_an_unknown_error_names_the_known_ones(tmp_path: Path) -> None:
+    path = tmp_path / "cases.yaml"
+    path.write_text("cases: [{name: n, template: a, error: typo}]", encoding="utf-8")
+    with pytest.raises(ConfigError, match="Errors: declaration, limit, missing, payload, syntax, type, unexpected"):
+        load_cases(path)
