@@ -14,7 +14,7 @@ COMMANDS = [
     *(f"models {verb}" for verb in ("list", "pull", "check")),
     *(f"templates {verb}" for verb in ("push", "list", "show", "search", "diff", "render")),
     *(f"templates {verb}" for verb in ("label", "rollback", "protect", "history", "archive")),
-    *(f"templates {verb}" for verb in ("test", "import")),
+    *(f"templates {verb}" for verb in ("test", "import", "sync", "serve")),
     *(f"payloads {verb}" for verb in ("put", "get", "list")),
     *(f"runs {verb}" for verb in ("list", "prune")),
     *(f"experiments {verb}" for verb in ("start", "status", "assign", "record", "cover", "stop")),
