@@ -25,7 +25,7 @@ from ctxkit.documents import Chunk, Document, Entity, Span, content_hash
 from ctxkit.errors import CtxkitError
 from ctxkit.graph.building import document_graph
 from ctxkit.messages import Message
-from ctxkit.storage import Store
+from ctxkit.storage import Keep, Store
 from ctxkit.storage.tables import TENANT_TABLES
 
 TENANTS = ["acme", "acme ", "ACME", "%", "a' OR '1'='1", "猫", "acme\\"]
@@ -68,7 +68,11 @@ ACTIONS: dict[str, Callable[[Store, str, str], Any]] = {
     "append": lambda store, name, word: [
         message.sequence for message in store.sessions.append(name, [Message("user", word, id=word), Message("user")])
     ],
-    "forget": lambda store, name, word: store.sessions.delete(name),
+    "forget": lambda store, name, word: store.sessions.delete(name, branches=True),
+    "branch": lambda store, name, word: store.sessions.branch(name, at=store.sessions.info(name).last_sequence).id,
+    "edit": lambda store, name, word: store.sessions.edit(name, 1, Message("user", word), name="y").parent,
+    "retire": lambda store, name, word: store.sessions.archive(name, keep=Keep(messages=1)).archived,
+    "shorten": lambda store, name, word: store.sessions.prune(name, keep=Keep(messages=len(word))).deleted,
     "push": lambda store, name, word: store.templates.push(name, {"text": word}).version,
     "label": label,
     "include": include,
@@ -115,7 +119,8 @@ def seen(store: Store, names: Sequence[str] = ("x", "y")) -> dict[str, Any]:
             for filters in ({"word": ["one", "two"]}, {"source": "notes/*"}, {"document_id": "x"}, {"none": None})
         ],
         "graph": [(part.nodes, places(part.keys), part.mentions.tolist()) for part in store.graph.load()],
-        "sessions": [(info.id, info.message_count) for info in store.sessions.list()],
+        "sessions": [(i.id, i.message_count, i.parent, i.archived_through) for i in store.sessions.list()],
+        "said": [(match.session, match.message.id) for match in store.sessions.search("o", limit=100)],
         "experiments": [(each.name, each.seed, each.winner) for each in store.experiments.list()],
         "templates": [(i.name, i.versions, i.labels, i.protected) for i in store.templates.list(archived=True)],
         "found": store.templates.search("o"),
@@ -130,6 +135,7 @@ def seen(store: Store, names: Sequence[str] = ("x", "y")) -> dict[str, Any]:
             "document": tried(lambda name=name: documents.get(name)),  # type: ignore[misc]
             "messages": [(m.id, m.sequence, m.text) for m in store.sessions.messages(name)],
             "last": [m.id for m in store.sessions.messages(name, last=1)],
+            "archived": [m.text for m in store.sessions.messages(name, archived=True)],
             "versions": tried(lambda name=name: [(v.version, v.hash) for v in store.templates.versions(name)]),  # type: ignore[misc]
             "moves": [(m.previous, m.version) for m in store.templates.label_history(name, "one")],
             "events": [(event.action, event.label, event.by) for event in store.templates.events(name)],
@@ -286,7 +292,18 @@ def filled(postgresql: Any) -> Iterator[Store]:
     name = postgresql.create()
     with Store.open(postgresql.url(name)) as store:
         for tenant in ("acme", "other"):
-            for action in ("put", "append", "push", "include", "label", "protect", "payload", "run"):
+            for action in (
+                "put",
+                "append",
+                "retire",
+                "branch",
+                "push",
+                "include",
+                "label",
+                "protect",
+                "payload",
+                "run",
+            ):
                 ACTIONS[action](store.for_tenant(tenant), "x", "one")
             for action in ("experiment", "expose", "outcome"):
                 ACTIONS[action](store.for_tenant(tenant), "x", "one")
