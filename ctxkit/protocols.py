@@ -109,6 +109,9 @@ class ChatCounter(TokenCounter, Protocol):
     Where a message's content is parts, a local model encodes part by part and so does its counter. `exact` is False
     for an estimate, which must never be lower than the truth.
 
+    A counter of which a prompt without tools costs always the sum of its messages and a constant may say so by
+    `additive = True`: windows then count a message once in its life.
+
     A counter that is exact for some prompts and an estimate for others also has
     `is_exact(messages, tools) -> bool`; `counted_exactly` asks for both.
     """

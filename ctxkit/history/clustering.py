@@ -31,7 +31,7 @@ def lexical_vectors(terms: Sequence[Terms], rarity: Mapping[str, float]) -> NDAr
             number = hashes[term]
             row[number % _DIMENSION] += rarity[term] if number >> 31 else -rarity[term]
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.divide(vectors, lengths, out=vectors, where=lengths > 0)
+    return np.asarray(np.divide(vectors, lengths, out=vectors, where=lengths > 0))
 
 
 def clusters(vectors: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -56,4 +56,4 @@ def clusters(vectors: NDArray[np.float32]) -> NDArray[np.int64]:
         lengths = np.linalg.norm(sums, axis=1, keepdims=True)
         centres = np.where(lengths > 0, sums / np.maximum(lengths, 1e-9), centres)
         labels = np.argmax(vectors @ centres.T, axis=1)
-    return labels
+    return np.asarray(labels)

@@ -38,25 +38,21 @@ ACCEPTING = re.compile(
 )
 """How a user takes what was said."""
 
-REJECTING = _pattern(
-    "what else",
-    r"any(?:thing|\s+\w+)? (?:others?|else)",
-    "others?",
-    "another",
-    "different",
-    "instead",
-    "no",
-    "nope",
-    "(?:how|what) about",
-    "not (?:that|really|what)",
-    "don'?t (?:like|want)",
+REJECTING = re.compile(
+    r"\A\W*(?:no|nope|not (?:that|really|quite|what))\b"
+    r"|\b(?:what|who|any(?:thing|one|where)?|some(?:thing|where)?) else\b"
+    r"|\bany(?: \w+)? others?\b|\b(?:find|have|show|get|see|search|look)(?: \w+){0,3} (?:an)?other\b"
+    r"|\b(?:how|what) about\b|\bsomething (?:different|other)\b|\binstead\b|\bdon'?t (?:like|want)\b",
+    re.IGNORECASE,
 )
 """How a user turns an offer down."""
 
-CORRECTING = _pattern("actually", "i meant?", "correction", "on second thought", "not that", "wrong", "scratch that")
-DECIDING = _pattern("decided?", "decision", "agreed", "settled", "let's go with", "go(?:ing)? with", "conclu(?:de|sion)")
-PROMISING = _pattern("promised?", "remind(?:er)?", "deadline", "by (?:tomorrow|tonight|next)", "due", "follow up", "todo")
-REQUESTING = _pattern("remember", "note that", "keep in mind", "always", "never", "from now on", "don'?t forget")
+CORRECTING = _pattern("i meant?", "correction", "on second thought", "scratch that", "actually,? (?:make|change|no|it)")
+DECIDING = _pattern("decided (?:to|on|that)", "decision", "agreed (?:to|on|that)", "settled on", "let'?s go with")
+PROMISING = _pattern(
+    "i promise", "promised", "remind me", "deadline", "by tomorrow", "follow up", "get back to (?:you|me)"
+)
+REQUESTING = _pattern("remember (?:that|to|my)", "note that", "keep in mind", "from now on", "don'?t forget")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ __all__ = ["fill", "tail"]
 
 _LEAST = 3
 """Tokens; nothing is expected to cost less, so that a full window does not try what is left."""
+_PATIENCE = 50
+"""Entries in a row that do not fit, after which a window is as good as full."""
 
 
 def fill(
@@ -22,6 +24,7 @@ def fill(
     *,
     max_messages: int | None = None,
     gaps: bool = True,
+    kept: list[int] | None = None,
 ) -> list[Message]:
     """The leading system messages, the newest user message, and what fits of the preferred; in their own order.
 
@@ -30,6 +33,7 @@ def fill(
         max_messages: how many messages there may be, the leading system messages apart.
         gaps: whether what does not fit is passed over; else it ends the filling. With gaps, a user message is kept
             before the first assistant's, the dialogue's first where it fits: without one that would be dropped.
+        kept: an empty list that is filled with what is kept, in the order of preference, for who prefers by it.
 
     Raises:
         BudgetError: not even the leading system messages and the newest user message fit.
@@ -39,26 +43,30 @@ def fill(
     if newest is None:
         return arranged(head)
     places = (max_messages or sys.maxsize) - 1
-    kept: list[int] = []
+    kept = [] if kept is None else kept
     opening = newest
+    missed = 0
     seen = {newest, *range(timeline.head)}
     for place in preferred:
         if place in seen:
             continue
-        if left < _LEAST or places < 1:
+        if left < _LEAST or places < 1 or missed > _PATIENCE:
             break
         role = timeline.entries[place].message.role
         adding = [place]
         if gaps and role == "assistant" and place < opening:
             adding = [*_opener(timeline, place, left - timeline.cost(place)), place]
             if len(adding) == 1:
+                missed += 1
                 continue
         cost = sum(map(timeline.cost, adding))
         size = sum(1 + len(timeline.entries[each].results) for each in adding)
         if cost > left or size > places:
             if gaps:
+                missed += 1
                 continue
             break
+        missed = 0
         left -= cost
         places -= size
         kept += adding
@@ -66,28 +74,27 @@ def fill(
         if role == "user" or len(adding) > 1:
             opening = min(opening, adding[0])
 
-    def selected(count: int) -> list[Message]:
-        chosen = sorted([*kept[: len(kept) - count], newest])
-        return arranged([*head, *(timeline.entries[place] for place in chosen)])
+    def chosen(count: int) -> list[int]:
+        return sorted([*kept[: len(kept) - count], newest])
 
     def fits(count: int) -> bool:
-        return timeline.counter.count_prompt(selected(count)) <= max_tokens
+        return timeline.tokens([*range(timeline.head), *chosen(count)]) <= max_tokens
 
     # Entries are planned one by one, which is only about right: the whole is what has to fit.
     dropped = 0 if fits(0) else bisect_left(range(len(kept)), True, lo=1, key=fits)
-    return selected(dropped)
+    return arranged([*head, *(timeline.entries[place] for place in chosen(dropped))])
 
 
 def _opener(timeline: Timeline, place: int, room: int) -> list[int]:
     """A user message before a place: the dialogue's first, or else the last before it, whichever fits first."""
     users = (at for at in range(timeline.head, place) if timeline.entries[at].message.role == "user")
     first = next(users, None)
-    last = next((at for at in range(place - 1, timeline.head - 1, -1) if timeline.entries[at].message.role == "user"), None)
+    last = next(
+        (at for at in range(place - 1, timeline.head - 1, -1) if timeline.entries[at].message.role == "user"), None
+    )
     return next(([at] for at in (first, last) if at is not None and timeline.cost(at) <= room), [])
 
 
 def tail(timeline: Timeline) -> Iterable[int]:
     """The places from the newest to the oldest."""
     return range(len(timeline.entries) - 1, timeline.head - 1, -1)
-
-

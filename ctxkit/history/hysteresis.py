@@ -43,7 +43,7 @@ class Hysteresis:
 
     window: Window = field(default_factory=TailWindow)
     high_water: int | None = None
-    low: float = 0.75
+    low: float = 0.73
     _recent: Recent = field(init=False, repr=False, compare=False, default_factory=Recent)
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class Hysteresis:
             check_whole(self.high_water, "high_water", minimum=1)
         check_number(self.low, "low", minimum=0, maximum=1, remedy="A share is a number above 0 and at most 1.")
         if not self.low:
-            raise ConfigError("low is 0", remedy="Something must be left at a cut: give a share such as 0.75.")
+            raise ConfigError("low is 0", remedy="Something must be left at a cut: give a share such as 0.7.")
 
     def select(self, messages: Sequence[Message], max_tokens: int, counter: ChatCounter) -> list[Message]:
         """A valid history of at most `max_tokens`, as `counter.count_prompt` counts it by itself. Pure.
@@ -73,9 +73,22 @@ class Hysteresis:
                 kept = None
             if kept is not None:
                 whole = _joined(kept, timeline.entries[cut:])
-                if counter.count_prompt(whole) <= max_tokens or not whole:
+                if not whole or self._tokens(timeline, cut, kept, whole) <= max_tokens:
                     return whole
             return list(self.window.select(_messages(timeline.entries), max_tokens, counter))
+
+    def _tokens(self, timeline: Timeline, cut: int, kept: Sequence[Message], whole: Sequence[Message]) -> int:
+        """What the whole costs, no less: the first assistant messages after a cut may not be in it."""
+        if not getattr(timeline.counter, "additive", False):
+            return timeline.counter.count_prompt(whole)
+        key = ("cost", id(kept))
+        known = timeline.facts.get(key)
+        if known is None or known[0] is not kept:
+            for old in [old for old in timeline.facts if old[0] == "cost"]:
+                del timeline.facts[old]
+            known = timeline.facts[key] = kept, sum(map(timeline.counter.count_message, kept))
+        sums = timeline.sums()
+        return timeline.overhead() + int(known[1]) + sums[-1] - sums[cut]
 
     def _before(self, timeline: Timeline, cut: int, low: int) -> list[Message]:
         """What the inner window keeps of the entries before a cut; remembered while these cannot change."""
@@ -96,7 +109,7 @@ class Hysteresis:
 def _last_cut(timeline: Timeline, high: int, low: int) -> int:
     """How many entries are before the last cut; 0 where the mark was never passed. O(cuts * log n)."""
     sums = timeline.sums()
-    cut, room = 0, high - timeline.overhead()
+    cut, room = 0, max(0, high - timeline.overhead())
     while True:
         # The first entry with which the room since the last cut is passed, the one after the cut always let in.
         over = bisect_right(sums, sums[cut] + room) - 1

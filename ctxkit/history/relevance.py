@@ -42,7 +42,7 @@ def relevance(
     best = cosines.max(initial=0.0)
     if best > 0:
         cosines /= best
-    return (words + cosines) / 2
+    return np.asarray((words + cosines) / 2)
 
 
 def with_neighbours(scores: NDArray[np.float64], share: float) -> NDArray[np.float64]:

@@ -27,7 +27,9 @@ __all__ = ["SemanticWindow"]
 _KINDS = {Kind.WORD: 1.0, Kind.NAME: 5.0, Kind.NUMBER: 4.0}
 """What a term of a kind is worth, times its rarity."""
 
-_UNASKED = 0.3
+_USERS = 1.4
+"""How much more a term is worth that the user said: what an assistant found it can find again, a wish it cannot."""
+_UNASKED = 0.15
 """How much the newest user message counts beside a question that was given."""
 
 
@@ -37,13 +39,14 @@ class SemanticWindow:
 
     A unit is worth the terms in it that nothing kept nearby says yet, rare terms, names and numbers most; so each fact
     has one representative. Units are grouped by meaning, and the first representative of a group is worth half again.
-    What a speaker does counts: a confirmation, a correction, a decision or a promise is worth more, an offer that was
-    turned down almost nothing. What bears on the question is worth more still. Units are taken greedily by worth per
-    token, which for such a measure of coverage is known to be near the best.
+    What the user said counts more than what only the assistant did. So does what a speaker does: a confirmation, a
+    correction, a decision or a promise is worth more, an offer that was turned down almost nothing. What bears on the
+    question is worth more still. Units are taken greedily by worth per token, which for such a measure of coverage is
+    known to be near the best.
 
     Args:
         recent: how many of the newest units stay, before any other; they take at most half of the room.
-        pinned: ids of messages that stay, with the unit that each is in; at most half of the room. Summaries are pinned.
+        pinned: ids of messages that stay, with the unit that each is in; with summaries at most half of the room.
         question: what is asked now; None for the newest user message, "" for none.
         question_weight: how much bearing on the question counts beside coverage; 0 for not at all. The newest user
             message may be no question at all: it counts less, by how much of it a unit says.
@@ -53,7 +56,8 @@ class SemanticWindow:
         reach: within how many units a term that was kept is not news.
         cost_exponent: how much tokens count against a unit: worth / tokens ** cost_exponent.
 
-    Source: Lin and Bilmes, "Multi-document Summarization via Budgeted Maximization of Submodular Functions", NAACL 2010.
+    Source: Lin and Bilmes, "Multi-document Summarization via Budgeted Maximization of
+    Submodular Functions", NAACL 2010.
 
     Example:
         >>> from ctxkit.testing.windows import WordChatCounter
@@ -70,7 +74,7 @@ class SemanticWindow:
     neighbours: float = 0.3
     embedder: Embedder | None = None
     cues: Cues = field(default_factory=Cues)
-    reach: int = 12
+    reach: int = 8
     cost_exponent: float = 0.7
     _recent: Recent = field(init=False, repr=False, compare=False, default_factory=Recent)
 
@@ -103,9 +107,10 @@ class SemanticWindow:
             total = timeline.sums()[-1]
             if total <= max_tokens - timeline.overhead():
                 return fill(timeline, range(len(timeline.entries)), max_tokens)
-            return fill(timeline, self._preferred(timeline, room), max_tokens)
+            kept: list[int] = []
+            return fill(timeline, self._preferred(timeline, room, kept), max_tokens, kept=kept)
 
-    def _preferred(self, timeline: Timeline, room: int) -> Iterator[int]:
+    def _preferred(self, timeline: Timeline, room: int, kept: Sequence[int]) -> Iterator[int]:
         newest_first = range(len(timeline.entries) - 1, timeline.head - 1, -1)[: self.recent]
         stay = dict.fromkeys(affordable(timeline, timeline.stays(self.pinned), room // 2))
         tail: list[int] = []
@@ -123,39 +128,48 @@ class SemanticWindow:
             if timeline.cost(place) <= room or place == timeline.newest
         ]
         if places:
-            kept = {*first, timeline.newest}
-            yield from self._by_worth(timeline, places, [at for at, place in enumerate(places) if place in kept])
+            yield from self._by_worth(timeline, places, kept)
 
     def _by_worth(self, timeline: Timeline, places: Sequence[int], kept: Sequence[int]) -> Iterator[int]:
-        """The places by greedy worth per token, beside those at the indices that are kept already."""
+        """The places by greedy worth per token, beside what is kept, which grows by those of them that fit."""
         by_place = timeline_terms(timeline, places)
         terms = [by_place[place] for place in places]
         rare = rarity(terms)
         entries = [timeline.entries[place] for place in places]
         vectors = lexical_vectors(terms, rare) if self.embedder is None else self._vectors(timeline, places)
-        coverage = _Coverage(terms, _worths(terms, rare), clusters(vectors), self.reach)
-        for at in kept:
-            coverage.add(at)
+        users = [entry.message.role == "user" for entry in entries]
+        coverage = _Coverage(terms, _worths(terms, users, rare), clusters(vectors), self.reach)
         scale = [
             weight / timeline.cost(place) ** self.cost_exponent
             for weight, place in zip(cue_weights(entries, self.cues), places, strict=True)
         ]
         bearing = self._bearing(timeline, terms, rare, vectors)
 
-        heap = []
-        taken = set(kept)
-        gains = {at: coverage.gain(at) * scale[at] for at in range(len(places)) if at not in taken}
+        index = {place: at for at, place in enumerate(places)}
+        counted = 0
+        if timeline.newest is not None:
+            coverage.add(index[timeline.newest])
+
+        def count() -> None:
+            nonlocal counted
+            for place in kept[counted:]:
+                coverage.add(index[place])
+            counted = len(kept)
+
+        count()
+        taken = {timeline.newest, *kept}
+        gains = {at: coverage.gain(at) * scale[at] for at, place in enumerate(places) if place not in taken}
         unit = max(gains.values(), default=0.0) or 1.0
         heap = [(-(gain / unit + bearing[at]), -at) for at, gain in gains.items()]
         heapq.heapify(heap)
         while heap:
-            worth, at = heapq.heappop(heap)
-            now = coverage.gain(-at) * scale[-at] / unit + bearing[-at]
-            if heap and -now > heap[0][0] + 1e-12:  # it has lost worth to what was taken since
-                heapq.heappush(heap, (-now, at))
+            _, at = heapq.heappop(heap)
+            worth = coverage.gain(-at) * scale[-at] / unit + bearing[-at]
+            if heap and -worth > heap[0][0] + 1e-12:  # it has lost worth to what was taken since
+                heapq.heappush(heap, (-worth, at))
                 continue
-            coverage.add(-at)
             yield places[-at]
+            count()
 
     def _question(self, timeline: Timeline) -> str:
         if self.question is not None:
@@ -183,23 +197,24 @@ class SemanticWindow:
         if self.embedder is None:  # pragma: no cover
             return np.zeros((len(places), 1), dtype=np.float32)
         known: dict[int, Any] = timeline.facts.setdefault("vectors", {})
-        new = [
-            place for place in places if place not in known or known[place][0] is not timeline.entries[place]
-        ]
+        new = [place for place in places if place not in known or known[place][0] is not timeline.entries[place]]
         made = self.embedder.embed([entry_text(timeline.entries[place]) for place in new]) if new else ()
         for place, vector in zip(new, made, strict=True):
             known[place] = timeline.entries[place], vector
         return np.stack([known[place][1] for place in places])
 
 
-def _worths(terms: Sequence[Terms], rare: Mapping[str, float]) -> dict[str, float]:
-    """What each term is worth: its rarity times what its highest kind is worth."""
+def _worths(terms: Sequence[Terms], users: Sequence[bool], rare: Mapping[str, float]) -> dict[str, float]:
+    """What each term is worth: its rarity, times what its highest kind is worth, times who said it."""
     kinds: dict[str, Kind] = {}
-    for each in terms:
+    said: set[str] = set()
+    for each, user in zip(terms, users, strict=True):
         for term, kind in each.items():
             if kind > kinds.get(term, -1):
                 kinds[term] = kind
-    return {term: rare[term] * _KINDS[kind] for term, kind in kinds.items()}
+        if user:
+            said.update(each)
+    return {term: rare[term] * _KINDS[kind] * (_USERS if term in said else 1.0) for term, kind in kinds.items()}
 
 
 class _Coverage:

@@ -15,7 +15,7 @@ __all__ = ["Shortened"]
 _DENSEST = 4
 """Tokens that a character may have at most: its bytes in UTF-8."""
 _WIDEST = 16
-"""Characters a token that is cut off here is taken to have at most; a text of longer ones is cut shorter than it need be."""
+"""Characters that a token is taken to have at most; a text of longer ones is cut shorter than it need be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,7 @@ class Timeline:
     __slots__ = (
         "_costs",
         "_mender",
+        "_overhead",
         "_sums",
         "counter",
         "entries",
@@ -61,6 +62,7 @@ class Timeline:
         self.facts: dict[Any, Any] = {}
         self._mender = Mender()
         self._costs: dict[int, tuple[Entry, int]] = {}
+        self._overhead: int | None = None
         self._sums: list[int] = [0]
 
     def read(self, messages: Sequence[Message]) -> None:
@@ -102,8 +104,16 @@ class Timeline:
         return sums
 
     def overhead(self) -> int:
-        """About what a prompt costs beside its messages."""
-        return max(0, self.counter.count_prompt([_PROBE]) - self.counter.count_message(_PROBE))
+        """About what a prompt costs beside its messages; exactly that where the counter says that it is additive."""
+        if self._overhead is None:
+            self._overhead = max(0, self.counter.count_prompt([_PROBE]) - self.counter.count_message(_PROBE))
+        return self._overhead
+
+    def tokens(self, places: Sequence[int]) -> int:
+        """What a prompt of these entries costs, no less; their first assistant messages may be dropped from it."""
+        if getattr(self.counter, "additive", False):
+            return self.overhead() + sum(map(self.cost, places))
+        return self.counter.count_prompt(arranged([self.entries[place] for place in places]))
 
     def stays(self, pinned: Collection[str]) -> list[int]:
         """The places of summaries and of the pinned messages, in order."""
@@ -116,11 +126,10 @@ class Timeline:
         Raises:
             BudgetError: these do not fit.
         """
-        head = self.entries[: self.head]
         newest = [] if self.newest is None else [self.entries[self.newest]]
-        if not head and not newest:
+        if not self.head and not newest:
             return 0
-        total = self.counter.count_prompt(arranged([*head, *newest]))
+        total = self.tokens([*range(self.head), *([] if self.newest is None else [self.newest])])
         if total <= max_tokens:
             return total
         parts = {"system messages": sum(map(self.cost, range(self.head)))}

@@ -59,6 +59,7 @@ class OpenAIChatCounter:
 
     Attributes:
         exact: True; of one prompt `is_exact` says more.
+        additive: True: a prompt costs its messages, its tools and a constant.
 
     Errors: `ConfigError` for a model whose encoding is not known, and for tools and parts that are not JSON.
 
@@ -69,6 +70,7 @@ class OpenAIChatCounter:
     """
 
     exact = True
+    additive = True
 
     def __init__(self, model: str = "gpt-4o") -> None:
         self.model = model

@@ -24,6 +24,7 @@ class WordChatCounter:
 
     name = "words"
     exact = True
+    additive = True
 
     def count(self, text: str) -> int:
         return len(text.split())
@@ -95,10 +96,16 @@ class WindowConformance:
     def make_counter(self) -> ChatCounter:
         return WordChatCounter()
 
-    def _selected(self, messages: Sequence[Message], max_tokens: int) -> list[Message] | None:
+    def _selected(
+        self,
+        messages: Sequence[Message],
+        max_tokens: int,
+        window: Window | None = None,
+        counter: ChatCounter | None = None,
+    ) -> list[Message] | None:
         refusal: BudgetError | None = None
         try:
-            return self.make_window().select(messages, max_tokens, self.make_counter())
+            return (window or self.make_window()).select(messages, max_tokens, counter or self.make_counter())
         except BudgetError as error:
             refusal = error
         assert refusal.available == max_tokens
@@ -111,11 +118,12 @@ class WindowConformance:
     def test_every_prefix_at_every_budget_is_valid_and_fits(self) -> None:
         counter = self.make_counter()
         kept = 0
-        for seed in range(6):
+        for seed in range(4):
             whole = dialogue(8, seed=seed)
+            window = self.make_window()  # one for the whole dialogue, so that what it remembers is tested as well
             for end in range(2, len(whole) + 1):
                 for max_tokens in (10, 40, 100, 400):
-                    selected = self._selected(whole[:end], max_tokens)
+                    selected = self._selected(whole[:end], max_tokens, window, counter)
                     if selected is None:
                         continue
                     kept += 1
@@ -123,6 +131,8 @@ class WindowConformance:
                     assert counter.count_prompt(selected) <= max_tokens
                     users = [message for message in whole[:end] if message.role == "user"]
                     assert users[-1] in selected
+                    if end % 9 == 0:
+                        assert selected == self._selected(whole[:end], max_tokens), "what it remembers changes a window"
         assert kept > 100
 
     def test_a_message_that_does_not_fit_is_an_error_that_names_it(self) -> None:

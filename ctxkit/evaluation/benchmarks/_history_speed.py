@@ -30,7 +30,12 @@ WINDOWS: dict[str, Callable[[], Window]] = {
 
 
 def measure(
-    report: Report, dialogues: Sequence[Sequence[Message]], *, messages: int = 10_000, budget: int = 8_000, rounds: int = 7
+    report: Report,
+    dialogues: Sequence[Sequence[Message]],
+    *,
+    messages: int = 10_000,
+    budget: int = 8_000,
+    rounds: int = 7,
 ) -> None:
     """Each window and `trim_messages` in turns, one message more every round; a memory of counts for both."""
     said = [message for dialogue in dialogues for message in dialogue]

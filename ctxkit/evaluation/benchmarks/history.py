@@ -1,4 +1,4 @@
-"""History: valid windows, prefix reuse, what windows keep and how long they take, beside LangChain's `trim_messages`."""
+"""History: valid windows, prefix reuse, what is kept and how fast, beside LangChain's `trim_messages`."""
 
 from __future__ import annotations
 
