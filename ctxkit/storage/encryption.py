@@ -72,6 +72,18 @@ class Encryption:
         name = key_id or "k-" + hashlib.sha256(b"ctxkit key id" + key).hexdigest()[:12]
         return cls(keys={name: key}, current=name)
 
+    @classmethod
+    def from_environment(cls, variable: str = "CTXKIT_SESSION_KEYS") -> Encryption | None:
+        """The keys that the variable holds, in base64 or hex and with commas between; the first is the current one.
+
+        None where the variable is not set. A key's id is made of its hash, so old keys just stay on the list.
+        """
+        found = [text.strip() for text in os.environ.get(variable, "").split(",") if text.strip()]
+        keys = [cls.of(_decoded(text, variable)) for text in found]
+        if not keys:
+            return None
+        return cls(keys={key.current: key._key(key.current) for key in keys}, current=keys[0].current)
+
     def seal(self, text: str, bound: Sequence[Any]) -> str:
         """The text encrypted with the current key, in base64. `bound` must be given again to open it."""
         nonce = os.urandom(_NONCE)
@@ -124,6 +136,19 @@ def needs_key(subject: str, key_id: str | None = None) -> StorageError:
         subject=subject,
         remedy="Open it with Store.open(url, encryption=Encryption.of(key)).",
     )
+
+
+def _decoded(text: str, variable: str) -> bytes:
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        try:
+            key = base64.b64decode(text, validate=True)
+        except ValueError as error:
+            raise ConfigError(
+                "a key is neither base64 nor hex", subject=f"${variable}", remedy="Make one: openssl rand -base64 32."
+            ) from error
+    return _checked(key, f"${variable}")
 
 
 def _associated(key_id: str, bound: Sequence[Any]) -> bytes:
