@@ -115,6 +115,9 @@ class TemplateSync:
         files = {file.name: file for file in self.folder.files()}
         newest, archived = self._newest()
         names = sorted({*base, *files, *newest})
+        if unknown := sorted(sides.keys() - set(names)):
+            problem = "a side is preferred for a template that neither side has"
+            raise ConfigError(problem, subject=unknown[0], remedy="Give the name as the conflict shows it.")
         taken: dict[str, str] = {}
         items = []
         for name in names:
@@ -180,6 +183,8 @@ class TemplateSync:
         source = "" if stored is None else Template.from_content(stored.content, name=name).source
         text = None if file is None else file.text
         live = None if stored is None or archived else stored
+        if stored is None and not archived:
+            base = None  # a registry deletes nothing: the base speaks of another one, where this template was
         if text is None and live is None:
             return None
         file_moved = (None if text is None else text_hash(text)) != (None if base is None else base.text)

@@ -76,6 +76,8 @@ def test_a_conflict_is_shown_and_never_overwritten(registry, tmp_path):
         assert "+ours" in item.diff
         assert (tmp_path / "a.prompt").read_text() == "ours"
         assert registry.version("a").version == 2
+    with pytest.raises(ConfigError, match="neither side"):
+        sync.run(prefer={"A": "folder"})
     (item,) = sync.run(prefer={"a": "folder"})
     assert item.action == "push"
     assert newest(registry, "a").messages[0].content == "ours"
@@ -90,6 +92,16 @@ def test_without_a_base_what_differs_is_a_conflict_and_what_is_equal_is_not(regi
     assert actions(TemplateSync(registry, tmp_path).run()) == {"a": "conflict", "b": "same"}
     (item,) = [item for item in TemplateSync(registry, tmp_path).run(prefer={"a": "registry"}) if item.name == "a"]
     assert item.action == "pull"
+
+
+def test_a_registry_that_never_had_a_template_does_not_remove_its_file(registry, tmp_path):
+    (tmp_path / "a.prompt").write_text("one")
+    TemplateSync(registry, tmp_path).run()
+    with ContextEngine.open("sqlite://", embedder=None) as engine:  # the base in the folder speaks of the first
+        other = engine.templates
+        assert actions(TemplateSync(other, tmp_path).run()) == {"a": "push"}
+        assert actions(TemplateSync(other, tmp_path).run()) == {"a": "same"}
+    assert (tmp_path / "a.prompt").read_text() == "one"
 
 
 def test_deleting_follows_too_but_not_over_a_change(registry, tmp_path):
