@@ -19,6 +19,7 @@ from ctxkit.storage.tenancy import Scope
 __all__ = [
     "archive",
     "changeable",
+    "check_newest",
     "events",
     "labels_of",
     "lock",
@@ -231,6 +232,16 @@ def _check_expected(name: str, label: str, current: int | None, expected: Any) -
             f"the label is at {_shown(current)}, not at {_shown(expected)}",
             subject=f"{name}@{label}",
             remedy="Look at the label's history, then move it from where it is.",
+        )
+
+
+def check_newest(name: str, newest: int | None, expected: int) -> None:
+    """Raise `ConflictError` unless the newest version is the one that somebody has seen."""
+    if (newest or 0) != expected:
+        raise ConflictError(
+            f"the newest version is {_shown(newest)}, not {_shown(expected or None)}",
+            subject=name,
+            remedy="Look at what was pushed meanwhile (`templates diff`), then push again.",
         )
 
 

@@ -47,6 +47,7 @@ class Templates:
         by: str = "",
         slots: Sequence[str] = (),
         includes: Sequence[tuple[str, str]] = (),
+        newest: int | None = None,
     ) -> TemplateVersion:
         """Store a content as the next version; where some version has this very content, give that one.
 
@@ -55,8 +56,10 @@ class Templates:
         Args:
             slots: the names of its variables, for searching.
             includes: the name and the hash of each template that it includes: these count as referred to.
+            newest: the version that must be the newest one now, archived ones aside, 0 for none; None does not ask.
 
         Raises:
+            ConflictError: another version is the newest one. Nothing is stored then.
             StorageError: the content is not JSON, or a text in it holds NUL or a lone surrogate.
             ProtectedError: the template is archived.
         """
@@ -72,6 +75,9 @@ class Templates:
             moved = now()
             scope.insert_missing(head, {"name": name, "last_version": 0, "updated_at": moved})
             last = int(labelling.changeable(scope, name, what="template").last_version)
+            if newest is not None:
+                live = scope.select(func.max(table.c.version)).where(table.c.name == name)
+                labelling.check_newest(name, scope.first(live.where(table.c.archived_at.is_(None)))[0], newest)
             found = scope.first(scope.select(table).where(table.c.name == name, table.c.hash == digest))
             if found is not None:
                 return _to_version(found)

@@ -26,7 +26,10 @@ _SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 
 
 class TemplateFile(NamedTuple):
-    """A file of the folder: the template's name, and its text or why it cannot be read."""
+    """A file of the folder: the template's name, and its text or why it cannot be read.
+
+    A folder that cannot be read is one too: its name ends with a slash, that of the root is empty.
+    """
 
     name: str
     text: str = ""
@@ -82,15 +85,17 @@ class TemplateFolder:
         try:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError as error:
-            yield prefix.rstrip("/"), _unreadable(prefix, error)
+            yield prefix, _unreadable(prefix, error)
             return
         for entry in entries:
             name = prefix + entry.name
             if entry.name.startswith("."):
                 continue
             if entry.is_symlink():
-                if entry.name.endswith(SUFFIX) or entry.is_dir():
+                if entry.name.endswith(SUFFIX):
                     yield name.removesuffix(SUFFIX), _link(name)
+                elif not entry.is_file():  # a folder, or one that is not there now: its templates are not gone
+                    yield f"{name}/", _link(name)
             elif entry.is_dir():
                 yield from self._walk(folder / entry.name, f"{name}/")
             elif entry.name.endswith(SUFFIX) and entry.name != SUFFIX:
@@ -110,9 +115,10 @@ class TemplateFolder:
             descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
         except OSError as error:
             raise _link(name) if path.is_symlink() else _unreadable(name, error) from error
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise TemplateError("not a regular file", subject=name, remedy="Only files hold templates.")
         with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise TemplateError("not a regular file", subject=name, remedy="Only files hold templates.")
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise TemplateError(
@@ -131,14 +137,20 @@ class TemplateFolder:
         self._check_parents(path)
         if path.is_symlink():
             raise _link(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, text)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(path, text)
+        except OSError as error:
+            raise _unwritable(name, error) from error
 
     def remove(self, name: str) -> None:
         """Delete a template's file, and folders that are empty then."""
         path = self.path(name)
         self._check_parents(path)
-        path.unlink(missing_ok=True)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise _unwritable(name, error) from error
         for parent in path.relative_to(self.root).parents:
             if parent.parts:
                 try:
@@ -178,4 +190,12 @@ def _unreadable(name: str, error: OSError) -> TemplateError:
         f"cannot be read ({error.strerror or error})",
         subject=name or ".",
         remedy="Check that it is there, and its permissions.",
+    )
+
+
+def _unwritable(name: str, error: OSError) -> TemplateError:
+    return TemplateError(
+        f"its file cannot be written ({error.strerror or error})",
+        subject=name,
+        remedy="Check what stands in its place, the permissions, and the room on the disk.",
     )

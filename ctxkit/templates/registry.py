@@ -97,12 +97,17 @@ class TemplateRegistry:
         *,
         message: str = "",
         by: str = "",
+        newest: int | None = None,
     ) -> TemplateVersion:
         """Store a version. Nothing is stored when the template is malformed; identical content is the version it was.
 
         What the source includes is looked up now, and frozen by hash.
 
+        Args:
+            newest: the version that must be the newest one now, archived ones aside, 0 for none; None does not ask.
+
         Raises:
+            ConflictError: another version is the newest one. Nothing is stored then.
             TemplateSyntaxError: the source is malformed.
             ConfigError: the name is not one, or a slot is declared wrongly.
             NotFoundError: an included template is not there.
@@ -117,6 +122,7 @@ class TemplateRegistry:
             by=by,
             slots=list(template.variables),
             includes=[(include.reference.partition("@")[0], include.hash) for include in template.includes],
+            newest=newest,
         )
 
     def get(self, reference: str | Reference) -> Template:

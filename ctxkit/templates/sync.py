@@ -11,11 +11,11 @@ from __future__ import annotations
 import difflib
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit.errors import ConfigError, ConflictError, CtxkitError, TemplateError
+from ctxkit.errors import ConfigError, ConflictError, CtxkitError, NotFoundError, TemplateError
 from ctxkit.templates.folder import TemplateFile, TemplateFolder, replace_file, text_hash
 from ctxkit.templates.template import Template
 
@@ -113,6 +113,7 @@ class TemplateSync:
                 raise ConfigError("unknown side", subject=f"{name}={side}", remedy="Say folder or registry.")
         base = self._read_base()
         files = {file.name: file for file in self.folder.files()}
+        unread = {name: file.error for name, file in files.items() if file.error is not None and _is_folder(name)}
         newest, archived = self._newest()
         names = sorted({*base, *files, *newest})
         if unknown := sorted(sides.keys() - set(names)):
@@ -121,7 +122,13 @@ class TemplateSync:
         taken: dict[str, str] = {}
         items = []
         for name in names:
-            item = self._item(name, base.get(name), files, newest.get(name), name in archived, sides.get(name))
+            try:
+                for folder, problem in unread.items():
+                    if name.startswith(folder) and name not in files:
+                        raise problem  # what cannot be seen is not gone
+                item = self._item(name, base.get(name), files, newest.get(name), name in archived, sides.get(name))
+            except CtxkitError as problem:
+                item = _error(name, str(problem))
             if item is None:
                 continue
             twin = taken.setdefault(name.lower(), name)
@@ -145,7 +152,8 @@ class TemplateSync:
             label: is moved to each of them.
         """
         items, files = self._plan(prefer)
-        pushing = {item.name for item in items if item.action == "push" and not item.skipped}
+        planned = {item.name: item.version for item in items}
+        pushing = {item.name: item.version for item in items if item.action == "push" and not item.skipped}
         push = _Pushes(self.registry, files, pushing, message=message, by=by, label=label)
         done = []
         for item in items:
@@ -153,7 +161,7 @@ class TemplateSync:
                 done.append(item if item.skipped else self._do(item, files, push))
             except CtxkitError as error:
                 done.append(_error(item.name, str(error)))
-        self._write_base(done, files)
+        self._write_base(done, files, planned)
         return done
 
     # --------------------------------------------------------------------------------------------- one template
@@ -162,8 +170,11 @@ class TemplateSync:
         newest: dict[str, TemplateVersion] = {}
         archived = set()
         for info in self.registry.list(archived=True):
-            if info.versions:
-                newest[info.name] = self.registry.version(f"{info.name}@{info.versions}")
+            try:
+                newest[info.name] = self.registry.version(info.name)
+            except NotFoundError:  # none that is not archived
+                archived.add(info.name)
+                continue
             if info.archived_at is not None:
                 archived.add(info.name)
         return newest, archived
@@ -220,6 +231,7 @@ class TemplateSync:
             diff = _diff(stored_text, shown, f"{name}@{version}" if version else "nothing", "folder")
             return SyncItem(name, action, diff, version=version, skipped=self.direction == "pull")
         action = "remove" if live is None else "pull"
+        self.folder.path(name)  # a name that no file can have is an error before anything is done
         diff = _diff(shown, stored_text, "folder" if text is not None else "nothing", f"{name}@{version}")
         return SyncItem(name, action, diff, version=version, skipped=self.direction == "push")
 
@@ -237,8 +249,12 @@ class TemplateSync:
 
     def _do(self, item: SyncItem, files: dict[str, TemplateFile], push: _Pushes) -> SyncItem:
         if item.action == "push":
-            return replace(item, version=push.version(item.name))
+            version = push.version(item.name)
+            again = f"this is version {version} again; version {item.version} stays the newest one"
+            return replace(item, version=version, reason=again if version < item.version else "")
         if item.action == "archive":
+            if self.registry.version(item.name).version != item.version:
+                raise _moved(item.name)
             self.registry.archive(item.name, by=push.by, message=push.message or "its file was deleted")
         if item.action in ("pull", "remove"):
             self._check_unchanged(item.name, files)
@@ -275,14 +291,14 @@ class TemplateSync:
             if values["format"] != _FORMAT:
                 raise ValueError(f"format {values['format']}")
             return {name: _Base(str(base["hash"]), str(base["text"])) for name, base in values["templates"].items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ConfigError(
                 f"what was last synchronised cannot be read ({error})",
                 subject=str(path),
                 remedy="Restore the file, or delete it: then what differs is a conflict, and nothing is lost.",
             ) from error
 
-    def _write_base(self, done: list[SyncItem], files: Mapping[str, TemplateFile]) -> None:
+    def _write_base(self, done: list[SyncItem], files: Mapping[str, TemplateFile], planned: Mapping[str, int]) -> None:
         """Note what was compared or written. Who has moved on meanwhile is seen by the next run."""
         base = self._read_base()
         for item in done:
@@ -291,7 +307,8 @@ class TemplateSync:
             if item.action in ("archive", "remove"):
                 base.pop(item.name, None)
             else:
-                version = self.registry.version(f"{item.name}@{item.version}")
+                # A file that is an old version again leaves the newest one where it was: known, and no change.
+                version = self.registry.version(f"{item.name}@{max(item.version, planned[item.name])}")
                 base[item.name] = _Base(version.hash, text_hash(files[item.name].text))
         for name in set(base) - {item.name for item in done}:
             del base[name]  # gone on both sides
@@ -299,7 +316,14 @@ class TemplateSync:
         path = self.folder.root / STATE_FILE
         text = json.dumps({"format": _FORMAT, "templates": templates}, indent=1) + "\n"
         if not path.exists() or path.read_text(encoding="utf-8") != text:
-            replace_file(path, text)
+            try:
+                replace_file(path, text)
+            except OSError as error:
+                raise ConfigError(
+                    f"what was synchronised cannot be noted ({error.strerror or error})",
+                    subject=str(path),
+                    remedy="Check the folder, its permissions and the room on the disk, and synchronise again.",
+                ) from error
 
 
 class _Pushes:
@@ -309,7 +333,7 @@ class _Pushes:
         self,
         registry: TemplateRegistry,
         files: Mapping[str, TemplateFile],
-        names: Collection[str],
+        names: Mapping[str, int],
         *,
         message: str,
         by: str,
@@ -319,32 +343,49 @@ class _Pushes:
         self.message = message
         self._registry = registry
         self._files = files
-        self._waiting = set(names)
+        self._waiting = dict(names)
         self._label = label
-        self._versions: dict[str, int] = {}
+        self._versions: dict[str, int | CtxkitError] = {}
 
     def version(self, name: str) -> int:
         """The version that the file of this name became."""
-        if name not in self._versions:
-            if name not in self._waiting:
-                raise TemplateError(
-                    "templates include each other in a circle", subject=name, remedy="Take one of the includes out."
-                )
-            self._waiting.discard(name)
-            template = Template.parse(self._files[name].text, name=name, includes=self._resolve)
-            if any(info.name == name and info.archived_at is not None for info in self._registry.list(archived=True)):
-                self._registry.unarchive(name, by=self.by, message=self.message or "its file is back")
-            pushed = self._registry.push(name, template, message=self.message, by=self.by)
-            if self._label:
-                self._registry.label(name, self._label, pushed.version, by=self.by, message=self.message)
-            self._versions[name] = pushed.version
-        return self._versions[name]
+        if name in self._waiting:
+            try:
+                self._versions[name] = self._push(name, self._waiting.pop(name))
+            except CtxkitError as error:
+                self._versions[name] = error
+        found = self._versions.get(name) or TemplateError(
+            "templates include each other in a circle", subject=name, remedy="Take one of the includes out."
+        )
+        if isinstance(found, CtxkitError):
+            raise found
+        return found
+
+    def _push(self, name: str, planned: int) -> int:
+        template = Template.parse(self._files[name].text, name=name, includes=self._resolve)
+        info = next((info for info in self._registry.list(archived=True) if info.name == name), None)
+        if info is not None and info.archived_at is not None:
+            self._registry.unarchive(name, by=self.by, message=self.message or "its file is back")
+        pushed = self._registry.push(name, template, message=self.message, by=self.by, newest=planned)
+        if self._label:
+            self._registry.label(name, self._label, pushed.version, by=self.by, message=self.message)
+        return pushed.version
 
     def _resolve(self, reference: str) -> Template:
         name = reference.partition("@")[0]
         if name in self._waiting:
             self.version(name)
         return self._registry.get(reference)
+
+
+def _is_folder(name: str) -> bool:
+    return not name or name.endswith("/")
+
+
+def _moved(name: str) -> ConflictError:
+    return ConflictError(
+        "the registry has a newer version since this began", subject=name, remedy="Synchronise again, and see it first."
+    )
 
 
 def _diff(before: str, after: str, name_before: str, name_after: str) -> str:

@@ -177,7 +177,7 @@ def test_links_and_paths_out_of_the_folder_are_refused(registry, tmp_path):
     registry.push("up/..", "out")
     items = {item.name: item for item in TemplateSync(registry, folder).run()}
     assert {item.action for item in items.values()} == {"error"}
-    assert set(items) == {"linked", "door", "loop", "pipe", "a/../../escape", "door/escape", "up/.."}
+    assert set(items) == {"linked", "door/", "loop/", "pipe", "a/../../escape", "door/escape", "up/.."}
     assert snapshot(outside) == {"secret.prompt": b"secret"}
     assert [info.name for info in registry.list()] == ["a/../../escape", "door/escape", "up/.."]
 
@@ -201,6 +201,85 @@ def test_directions(registry, tmp_path):
     assert not pulled["theirs"].skipped
     with pytest.raises(ConfigError, match="direction"):
         TemplateSync(registry, tmp_path, direction="sideways")  # type: ignore[arg-type]
+
+
+def test_a_file_that_goes_back_to_an_old_version_stays(registry, tmp_path):
+    sync = TemplateSync(registry, tmp_path)
+    for text in ("one", "two", "one"):
+        (tmp_path / "a.prompt").write_text(text)
+        (item,) = sync.run()
+    assert (item.action, item.version) == ("push", 1)
+    assert "version 2 stays the newest" in item.reason
+    assert actions(sync.run()) == {"a": "same"}
+    assert (tmp_path / "a.prompt").read_text() == "one"
+    registry.push("a", "three")
+    assert actions(sync.run()) == {"a": "pull"}
+
+
+def test_a_version_pushed_meanwhile_is_not_covered_up(registry, tmp_path, monkeypatch):
+    for name in "ab":
+        registry.push(name, "one")
+    sync = TemplateSync(registry, tmp_path)
+    sync.run()
+    (tmp_path / "a.prompt").write_text("mine")
+    (tmp_path / "b.prompt").unlink()
+    plan = sync._plan
+
+    def planned(prefer):
+        found = plan(prefer)
+        for name in "ab":
+            registry.push(name, "theirs")
+        return found
+
+    monkeypatch.setattr(sync, "_plan", planned)
+    assert actions(sync.run()) == {"a": "error", "b": "error"}
+    monkeypatch.undo()
+    assert [version.version for version in registry.versions("a")] == [1, 2]
+    assert [info.name for info in registry.list()] == ["a", "b"]
+    assert actions(sync.run()) == {"a": "conflict", "b": "conflict"}
+
+
+def test_an_archived_version_is_not_the_newest(registry, tmp_path):
+    registry.push("a", "one")
+    registry.push("a", "two")
+    registry.archive("a@2")
+    sync = TemplateSync(registry, tmp_path)
+    assert actions(sync.run()) == {"a": "pull"}
+    assert Template.parse((tmp_path / "a.prompt").read_text(), name="a").messages[0].content == "one"
+    (tmp_path / "a.prompt").write_text("three")
+    assert [item.version for item in sync.run()] == [3]
+
+
+def test_what_cannot_be_seen_is_not_gone(registry, tmp_path):
+    registry.push("sub/a", "one")
+    folder, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
+    folder.mkdir()
+    sync = TemplateSync(registry, folder)
+    sync.run()
+    (folder / "sub").rename(elsewhere)
+    (folder / "sub").symlink_to(elsewhere)
+    assert actions(sync.run()) == {"sub/": "error", "sub/a": "error"}
+    elsewhere.rename(tmp_path / "nowhere")
+    assert actions(sync.run()) == {"sub/": "error", "sub/a": "error"}
+    assert [info.name for info in registry.list()] == ["sub/a"]
+
+
+def test_what_stands_in_the_place_of_a_file_is_an_error_of_this_one(registry, tmp_path):
+    for name in ("a/b", "c", "z"):
+        registry.push(name, "one")
+    (tmp_path / "a").write_text("no folder")
+    (tmp_path / "c.prompt").mkdir()
+    assert actions(TemplateSync(registry, tmp_path).run()) == {"a/b": "error", "c": "error", "z": "pull"}
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "c.prompt", "z.prompt", STATE_FILE}
+
+
+def test_a_push_that_fails_is_the_reason_wherever_it_is_included(registry, tmp_path):
+    registry.push("b", "old")
+    registry.protect("b", "production")
+    (tmp_path / "a.prompt").write_text("A {{> b@latest}}")
+    (tmp_path / "b.prompt").write_text("B")
+    items = TemplateSync(registry, tmp_path).run(prefer={"b": "folder"}, label="production")
+    assert [(item.action, "protected" in item.reason) for item in items] == [("error", True)] * 2
 
 
 @pytest.mark.parametrize("state", ["", "[]", "{}", '{"format": 9, "templates": {}}', '{"format": 1, "templates": 3}'])
