@@ -36,11 +36,10 @@ class TaskDialogue:
 
 
 def tau_bench(data: Path) -> list[list[Message]]:
-    """The traces of tau-bench's airline agent, without their system message. Raises `ConfigError` without the data."""
+    """The traces of tau-bench's airline agent. Raises `ConfigError` without the data."""
     path = _existing(data / "tau_bench" / "airline_traces.jsonl.gz")
     with gzip.open(path, "rt", encoding="utf-8") as lines:
-        traces = [[Message.from_openai(item) for item in json.loads(line)["messages"]] for line in lines]
-    return [[message for message in trace if message.role != "system"] for trace in traces]
+        return [[Message.from_openai(item) for item in json.loads(line)["messages"]] for line in lines]
 
 
 def sgd(data: Path) -> list[TaskDialogue]:

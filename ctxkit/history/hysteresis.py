@@ -14,7 +14,7 @@ from ctxkit.history.timeline import Recent, Timeline, arranged
 from ctxkit.messages import Message
 from ctxkit.protocols import ChatCounter, Window
 
-__all__ = ["Hysteresis"]
+__all__ = ["Hysteresis", "cuts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ class Hysteresis:
         low = max(1, int(high * self.low))
         with self._recent.read(messages, counter) as timeline:
             timeline.fixed(max_tokens)
-            cut = _last_cut(timeline, high, low)
+            cut = next(reversed(cuts(timeline, high, low)), 0)
             try:
                 kept = self._before(timeline, cut, low)
             except BudgetError:  # what must stay is over the mark, though not over the room
@@ -106,16 +106,17 @@ class Hysteresis:
         return chosen
 
 
-def _last_cut(timeline: Timeline, high: int, low: int) -> int:
-    """How many entries are before the last cut; 0 where the mark was never passed. O(cuts * log n)."""
+def cuts(timeline: Timeline, high: int, low: int) -> list[int]:
+    """How many entries are before each cut; none where the mark was never passed. O(cuts * log n)."""
     sums = timeline.sums()
-    cut, room = 0, max(0, high - timeline.overhead())
+    found, cut, room = [], 0, max(0, high - timeline.overhead())
     while True:
         # The first entry with which the room since the last cut is passed, the one after the cut always let in.
         over = bisect_right(sums, sums[cut] + room) - 1
         if over >= len(timeline.entries):
-            return cut
+            return found
         cut, room = max(over, cut + 1), high - low
+        found.append(cut)
 
 
 def _messages(entries: Sequence[Entry]) -> list[Message]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, insort
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,22 +12,18 @@ from numpy.typing import NDArray
 
 from ctxkit.checking import check_able, check_kind, check_number, check_whole
 from ctxkit.history.clustering import clusters, lexical_vectors
+from ctxkit.history.coverage import Coverage, worths
 from ctxkit.history.cues import Cues, cue_weights
 from ctxkit.history.filling import fill
 from ctxkit.history.relevance import relevance, with_neighbours
 from ctxkit.history.sliding_window import affordable, check_pinned
-from ctxkit.history.terms import Kind, Terms, entry_text, rarity, terms_of, timeline_terms
+from ctxkit.history.terms import Terms, entry_text, rarity, terms_of, timeline_terms
 from ctxkit.history.timeline import Recent, Timeline
 from ctxkit.messages import Message
 from ctxkit.protocols import ChatCounter, Embedder
 
 __all__ = ["SemanticWindow"]
 
-_KINDS = {Kind.WORD: 1.0, Kind.NAME: 5.0, Kind.NUMBER: 4.0}
-"""What a term of a kind is worth, times its rarity."""
-
-_USERS = 1.4
-"""How much more a term is worth that the user said: what an assistant found it can find again, a wish it cannot."""
 _UNASKED = 0.15
 """How much the newest user message counts beside a question that was given."""
 
@@ -138,7 +133,7 @@ class SemanticWindow:
         entries = [timeline.entries[place] for place in places]
         vectors = lexical_vectors(terms, rare) if self.embedder is None else self._vectors(timeline, places)
         users = [entry.message.role == "user" for entry in entries]
-        coverage = _Coverage(terms, _worths(terms, users, rare), clusters(vectors), self.reach)
+        coverage = Coverage(terms, worths(terms, users, rare), clusters(vectors).tolist(), self.reach)
         scale = [
             weight / timeline.cost(place) ** self.cost_exponent
             for weight, place in zip(cue_weights(entries, self.cues), places, strict=True)
@@ -202,50 +197,3 @@ class SemanticWindow:
         for place, vector in zip(new, made, strict=True):
             known[place] = timeline.entries[place], vector
         return np.stack([known[place][1] for place in places])
-
-
-def _worths(terms: Sequence[Terms], users: Sequence[bool], rare: Mapping[str, float]) -> dict[str, float]:
-    """What each term is worth: its rarity, times what its highest kind is worth, times who said it."""
-    kinds: dict[str, Kind] = {}
-    said: set[str] = set()
-    for each, user in zip(terms, users, strict=True):
-        for term, kind in each.items():
-            if kind > kinds.get(term, -1):
-                kinds[term] = kind
-        if user:
-            said.update(each)
-    return {term: rare[term] * _KINDS[kind] * (_USERS if term in said else 1.0) for term, kind in kinds.items()}
-
-
-class _Coverage:
-    """What is said by the entries that are kept."""
-
-    def __init__(
-        self, terms: Sequence[Terms], worths: Mapping[str, float], labels: NDArray[np.int64], reach: int
-    ) -> None:
-        self._terms = terms
-        self._worths = worths
-        self._labels = labels.tolist()
-        self._reach = reach
-        self._said: dict[str, list[int]] = {}
-        self._groups: set[int] = set()
-
-    def add(self, at: int) -> None:
-        self._groups.add(self._labels[at])
-        for term in self._terms[at]:
-            insort(self._said.setdefault(term, []), at)
-
-    def gain(self, at: int) -> float:
-        """What keeping one more entry would add; never more than it would have been before."""
-        worths = self._worths
-        news = sum(worths[term] for term in self._terms[at] if not self._is_said(term, at))
-        return news if self._labels[at] in self._groups else 1.5 * news
-
-    def _is_said(self, term: str, at: int) -> bool:
-        places = self._said.get(term)
-        if places is None:
-            return False
-        after = bisect_left(places, at)
-        return (after < len(places) and places[after] - at <= self._reach) or (
-            after > 0 and at - places[after - 1] <= self._reach
-        )

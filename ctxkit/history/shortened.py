@@ -35,7 +35,7 @@ class Shortened:
         >>> from ctxkit.testing.windows import WordChatCounter
         >>> dialogue = [Message("user", " ".join(map(str, range(100))))]
         >>> Shortened(max_tokens=8).select(dialogue, 20, WordChatCounter())[0].text
-        '0 1 2 … 98 99'
+        '0 1 2 3  … 97 98 99'
     """
 
     window: Window = field(default_factory=TailWindow)

@@ -30,7 +30,7 @@ class SlidingWindow:
     Example:
         >>> from ctxkit.testing.windows import WordChatCounter
         >>> dialogue = [Message("user", text) for text in ("my name is Ann", "two", "three", "four")]
-        >>> [message.text for message in SlidingWindow(head=1).select(dialogue, 20, WordChatCounter())]
+        >>> [message.text for message in SlidingWindow(head=1).select(dialogue, 21, WordChatCounter())]
         ['my name is Ann', 'three', 'four']
     """
 

@@ -29,7 +29,11 @@ KEYS = ("orphans", "empty", "newest_user_lost", "over_budget", "refused")
 
 
 def measure(report: Report, traces: Sequence[Sequence[Message]]) -> None:
-    """Every prefix from the first user message on."""
+    """Every prefix from the first user message on.
+
+    Budgets from 500 tokens on are for the dialogue: ours get it without the system message of 1,250 tokens, which the
+    template keeps; `trim_messages` gets it with `include_system`, as its documentation advises.
+    """
     counter = OpenAIChatCounter("gpt-4o")
     tallies: dict[str, dict[str, int]] = {}
     sized: dict[str, list[Window]] = {
@@ -40,7 +44,7 @@ def measure(report: Report, traces: Sequence[Sequence[Message]]) -> None:
     for name, windows in everything.items():
         tally = tallies[name] = dict.fromkeys(("prompts", *KEYS), 0)
         for trace in traces:
-            for prefix, newest in _prefixes(trace):
+            for prefix, newest in _prefixes([message for message in trace if message.role != "system"]):
                 for window in windows:
                     for budget in BUDGETS:
                         _judge(tally, window, prefix, newest, budget, counter)
@@ -106,10 +110,11 @@ def _peers(traces: Sequence[Sequence[Message]]) -> dict[str, dict[str, int]]:
                         max_tokens=size,
                         strategy="last",
                         token_counter=len,
+                        include_system=True,
                         **option,
                     )
                     tally["prompts"] += 1
-                    tally["empty"] += not kept
+                    tally["empty"] += all(message.type == "system" for message in kept)
                     tally["orphans"] += _orphaned(kept)
                     tally["newest_user_lost"] += theirs[newest] not in kept
     return tallies
