@@ -11,6 +11,7 @@ import asyncio
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["TemplateCache"]
 
 _RETRY = 1.0  # seconds between attempts to reach a database that did not answer
+_PATIENCE = 1.0  # seconds to wait for the epoch while there is something old to give
 _WHOLE_HASH = 64
 
 
@@ -40,9 +42,10 @@ class _Entry:
 
 
 class _Flight:
-    """One load that several threads wait for."""
+    """One question to the database that several threads wait for; who knows of a later change asks another one."""
 
-    def __init__(self) -> None:
+    def __init__(self, generation: int) -> None:
+        self.generation = generation
         self.done = threading.Event()
         self.entry: _Entry | None = None
         self.error: CtxkitError | None = None
@@ -52,9 +55,10 @@ class TemplateCache:
     """A registry's templates, read once and kept: a `get` of what is known costs no query and no lock.
 
     A version by number or by its whole hash is kept for ever, any other reference (a label, the newest, a shortened
-    hash) until the epoch has moved. Changes made through the same store object are seen at once; those of others after
-    `ttl` seconds at most, or at once with `listen` on PostgreSQL. After `ttl` the epoch is asked for in the background
-    while the known template is served. Of many threads that ask for one template, one reads it.
+    hash) until the epoch has moved. Changes made through the same store object are seen at once, with `listen` on
+    PostgreSQL those of others too. Else they are seen within twice `ttl`: after `ttl` the epoch is asked for in the
+    background while the known template is served; after twice that the answer is waited for. Of many threads that
+    ask, one asks the database. A forked process may go on using it.
 
     Keys are the registry's own: one store, one tenant. A cache is made per tenant, never shared between two.
 
@@ -107,16 +111,20 @@ class TemplateCache:
         self._checked = float("-inf")  # when the epoch was last seen
         self._fresh_until = float("-inf")
         self._changes = self._stored.changes
-        self._checking = False
+        self._generation = 0  # grows with every change that is known of: an older answer says nothing then
+        self._asking: _Flight | None = None  # the question for the epoch that is under way
         self._retry_at = float("-inf")
         self._failure: StorageError | None = None  # of the last attempt, until one succeeds
         self._closed = threading.Event()
+        self._is_listening = listen
+        self._is_told = False  # of every change, since a connection listens
         self.loads = 0
         """How often a template was read from the database."""
         if listen:
             if registry.store.kind != "postgresql":
                 raise StorageError("SQLite sends no notifications", remedy="Leave listen off; a short ttl is cheap.")
-            threading.Thread(target=self._listen, name="ctxkit-templates", daemon=True).start()
+            self._start_listening()
+        _CACHES.add(self)
 
     def get(self, reference: str) -> Template:
         """The template that a reference names. O(1) where it is known.
@@ -151,8 +159,12 @@ class TemplateCache:
     def invalidate(self) -> None:
         """Take nothing about labels as known any more: the next `get` asks the database."""
         with self._lock:
-            self._fresh_until = float("-inf")
-            self._epoch = -1
+            self._forget()
+
+    def _forget(self) -> None:
+        self._generation += 1
+        self._fresh_until = self._retry_at = float("-inf")
+        self._epoch = -1
 
     def close(self) -> None:
         """Stop listening. The cache still answers."""
@@ -173,18 +185,19 @@ class TemplateCache:
         now = self._clock()
         if self._changes != self._stored.changes:
             changes = self._stored.changes
-            self._fresh_until = self._retry_at = float("-inf")
+            self.invalidate()
             self._changes = changes  # last: nobody may take what was known before the change for fresh
-            stale_ok = False
-        else:
-            # What was known and has only grown old is served while the epoch is asked for; what is known to have
-            # changed is not.
-            stale_ok = known is not None and known.template is not None and known.epoch == self._epoch
+        # What was known and has only grown old is served while the epoch is asked for; what is known to have changed
+        # is not.
+        stale_ok = known is not None and known.template is not None and known.epoch == self._epoch
         if now >= self._fresh_until:
-            if stale_ok and now - self._checked < self.ttl + self.max_stale and self.ttl > 0:
-                self._check_in_background(now)
-                return known.template  # type: ignore[union-attr,return-value]
-            self._check(now)
+            if stale_ok and self.ttl > 0 and now - self._checked < self.ttl + self.max_stale:
+                flight = self._ask(now, background=True)
+                if flight is None or now - self._checked < 2 * self.ttl:
+                    return known.template  # type: ignore[union-attr,return-value]
+                flight.done.wait(_PATIENCE)
+            else:
+                self._ask(now, background=False)
         known = self._entries.get(reference)
         if known is not None and (known.fixed or known.epoch == self._epoch) and self._is_bounded():
             return self._given(reference, known)
@@ -204,22 +217,23 @@ class TemplateCache:
     def _load(self, reference: str, known: _Entry | None) -> _Entry:
         with self._lock:
             flight = self._flights.get(reference)
-            mine = flight is None
-            if flight is None:
-                flight = self._flights[reference] = _Flight()
+            mine = flight is None or flight.generation != self._generation
+            if flight is None or mine:
+                flight = self._flights[reference] = _Flight(self._generation)
         if mine:
             try:
                 if self._failure is not None and self._clock() < self._retry_at:
                     flight.error = self._failure
                 else:
-                    flight.entry = self._read(reference)
+                    flight.entry = self._read(reference, flight.generation)
             except CtxkitError as error:
                 flight.error = error
                 if _is_outage(error):
                     self._failed(error)
             finally:
                 with self._lock:
-                    del self._flights[reference]
+                    if self._flights.get(reference) is flight:
+                        del self._flights[reference]
                 flight.done.set()
         else:
             flight.done.wait()
@@ -245,7 +259,7 @@ class TemplateCache:
             remedy="Bring the database back, raise max_stale, or declare a fallback.",
         ) from failure
 
-    def _read(self, reference: str) -> _Entry:
+    def _read(self, reference: str, generation: int) -> _Entry:
         wanted = parse_reference(reference)
         fixed = wanted.version is not None or (wanted.hash is not None and len(wanted.hash) == _WHOLE_HASH)
         # The epoch first: if somebody changes something in between, the entry counts as old, not as new.
@@ -257,7 +271,7 @@ class TemplateCache:
             entry = _Entry(None, error, False, self._stored.epoch() if fixed else epoch)
         now = self._clock()
         with self._lock:
-            if not entry.fixed and entry.epoch >= self._epoch:
+            if not entry.fixed and entry.epoch >= self._epoch and generation == self._generation:
                 self._seen(entry.epoch, now)
             if reference not in self._entries and len(self._entries) >= self._most:
                 self._make_room()
@@ -278,51 +292,92 @@ class TemplateCache:
         self._failure = None
         self._epoch = epoch
         self._checked = now
-        self._fresh_until = now + self.ttl
+        self._fresh_until = now + (self.ttl if self._is_told or not self._is_listening else min(self.ttl, _RETRY))
 
-    def _check(self, now: float) -> None:
-        """Ask for the epoch now; if there is no answer, what is known stays, as old as it is."""
-        if now < self._retry_at:
-            return
+    def _ask(self, now: float, *, background: bool) -> _Flight | None:
+        """Ask for the epoch, once for all who want to know; None where the database is left alone for a moment.
+
+        If there is no answer, what is known stays, as old as it is.
+        """
+        with self._lock:
+            flight = self._asking
+            mine = flight is None or flight.generation != self._generation
+            if flight is None or mine:
+                if now < self._retry_at:
+                    return None
+                flight = self._asking = _Flight(self._generation)
+        if not mine:
+            if not background:
+                flight.done.wait()
+        elif background:
+            threading.Thread(target=self._answer, args=(flight,), name="ctxkit-templates-epoch", daemon=True).start()
+        else:
+            self._answer(flight)
+        return flight
+
+    def _answer(self, flight: _Flight) -> None:
+        now = self._clock()
         try:
             epoch = self._stored.epoch()
+            with self._lock:
+                if flight.generation == self._generation:
+                    self._seen(epoch, now)
         except StorageError as error:
             self._failed(error)
-            return
-        with self._lock:
-            self._seen(epoch, now)
+        finally:
+            with self._lock:
+                if self._asking is flight:
+                    self._asking = None
+            flight.done.set()
 
     def _failed(self, error: StorageError) -> None:
         self._failure = error
         self._retry_at = self._clock() + _RETRY
 
-    def _check_in_background(self, now: float) -> None:
-        with self._lock:
-            if self._checking or now < self._retry_at:
-                return
-            self._checking = True
+    def _start_listening(self) -> None:
+        threading.Thread(target=self._listen, name="ctxkit-templates", daemon=True).start()
 
-        def work() -> None:
-            try:
-                self._check(self._clock())
-            finally:
-                self._checking = False
-
-        threading.Thread(target=work, name="ctxkit-templates-epoch", daemon=True).start()
+    def _after_fork(self) -> None:
+        """No thread of the parent is here, and whoever held the lock will never let it go."""
+        self._lock = threading.Lock()
+        self._flights = {}
+        self._asking = None
+        self._fresh_until = float("-inf")
+        self._is_told = False
+        if not self._closed.is_set():
+            self._closed = threading.Event()
+            if self._is_listening:
+                self._start_listening()
 
     def _listen(self) -> None:
         process = os.getpid()
         while not self._closed.is_set() and os.getpid() == process:
             try:
+                # What was sent while nobody listened is not sent again: the first answer says that somebody does.
+                missed = True
                 for changed in self._stored.notifications(timeout=0.2):
                     if self._closed.is_set():
                         return
-                    if changed:
+                    self._is_told = True
+                    if changed or missed:
                         self.invalidate()
-            except Exception:  # whatever the driver raises: without notifications the ttl still holds
+                    missed = False
+            except Exception:  # whatever the driver raises: until somebody listens again the epoch is asked for
+                self._is_told = False
+                self.invalidate()
                 self._closed.wait(_RETRY)
-            # What was sent while nobody listened is not sent again.
-            self.invalidate()
+
+
+_CACHES: weakref.WeakSet[TemplateCache] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for cache in list(_CACHES):
+        cache._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _is_outage(error: CtxkitError) -> TypeGuard[StorageError]:

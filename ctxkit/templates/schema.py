@@ -1,19 +1,18 @@
 """The JSON Schema of a template's payload: derived from its slots, or declared in its head, and part of its content.
 
 A derived schema says what the renderer checks by itself. A declared one (draft 2020-12) is checked as well, by the
-jsonschema library, with two limits that let a template be taken from anybody: a `$ref` stays inside the schema, since
-nothing is ever fetched, and a `pattern` may take a second at most.
+jsonschema library, with limits that let a template be taken from anybody: a `$ref` names a schema inside of the schema,
+since nothing is ever fetched; the patterns of a payload may take some seconds at most; and so many keywords are looked
+at as a payload of its size can need, so that neither schema nor payload makes the check grow faster than that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
 from typing import Any
 
 from ctxkit.errors import (
     MissingVariableError,
-    TemplateError,
     TemplateSyntaxError,
     UnexpectedVariableError,
     VariableTypeError,
@@ -42,9 +41,9 @@ _SLOT_TYPES: Mapping[str, SlotType] = {
     "array": "list",
     "object": "object",
 }
+_NAMED = frozenset({"properties", "$defs", "dependentSchemas"})
 _DATA = frozenset({"const", "default", "enum", "examples"})
 _REFUSED = frozenset({"patternProperties", "$anchor", "$dynamicAnchor", "$dynamicRef", "$id", "$vocabulary"})
-_PATTERN_SECONDS = 1.0
 
 Check = Callable[[Mapping[str, Any], str], None]
 """Raises where a payload is not what the schema says; the text names the template."""
@@ -114,8 +113,16 @@ def check_schema(schema: Mapping[str, Any], variables: Mapping[str, Slot], *, wh
     except RecursionError as error:
         raise fail("the schema nests too deep", "Flatten it.") from error
     for path, key, value in _keywords(schema, "$"):
-        if key == "$ref" and not _resolves(schema, value):
+        if key != "$ref":
+            continue
+        found = _referred(schema, value)
+        if found is None:
             raise fail(f"{path}.$ref refers to {value[:100]!r}, which is not there", "Define it under $defs.")
+        try:
+            Draft202012Validator.check_schema(found)  # the whole was checked, but for what is under unknown keywords
+        except SchemaError as error:
+            problem = f"{path}.$ref refers to what is not JSON Schema: {error.message[:200]}"
+            raise fail(problem, "See https://json-schema.org/draft/2020-12.") from error
     for name, kind in slot_types(schema).items():
         slot = variables.get(name)
         if (
@@ -131,19 +138,12 @@ def check_schema(schema: Mapping[str, Any], variables: Mapping[str, Slot], *, wh
 
 def compile_schema(schema: Mapping[str, Any]) -> Check:
     """The check of payloads against a declared schema."""
-    validator: Any = None
+    from ctxkit.templates.schema_checking import Checker
+
+    checker = Checker(schema)
 
     def check(payload: Mapping[str, Any], subject: str) -> None:
-        nonlocal validator
-        from jsonschema.exceptions import best_match
-
-        validator = validator or _validator_class()(schema)
-        try:
-            error = best_match(validator.iter_errors(payload))
-        except RecursionError:
-            raise TemplateError(
-                "the schema refers to itself without an end", subject=subject, remedy="Take the circle out of its $ref."
-            ) from None
+        error = checker.first_error(payload, subject)
         if error is None:
             return
         kind = {"required": MissingVariableError, "additionalProperties": UnexpectedVariableError}
@@ -154,38 +154,6 @@ def compile_schema(schema: Mapping[str, Any]) -> Check:
         )
 
     return check
-
-
-@cache
-def _validator_class() -> Any:
-    import jsonschema
-
-    def is_array(_: Any, instance: Any) -> bool:
-        return isinstance(instance, list | tuple)
-
-    def is_object(_: Any, instance: Any) -> bool:
-        return isinstance(instance, Mapping)
-
-    def pattern(validator: Any, wanted: str, instance: Any, _: Any) -> Iterator[Any]:
-        if isinstance(instance, str) and not _matches(wanted, instance):
-            yield jsonschema.ValidationError(f"a text does not match {wanted!r}")
-
-    base = jsonschema.Draft202012Validator
-    checker = base.TYPE_CHECKER.redefine_many({"array": is_array, "object": is_object})
-    return jsonschema.validators.extend(base, {"pattern": pattern}, type_checker=checker)
-
-
-def _matches(pattern: str, text: str) -> bool:
-    import regex
-
-    try:
-        return regex.search(pattern, text, timeout=_PATTERN_SECONDS) is not None
-    except TimeoutError:
-        raise TemplateError(
-            f"the pattern {pattern[:100]!r} takes over {_PATTERN_SECONDS:g} s on a text of {len(text):,} characters",
-            subject="schema",
-            remedy="Write it without nested repetitions, or limit maxLength.",
-        ) from None
 
 
 def _pattern(pattern: str, path: str, fail: Callable[[str, str], TemplateSyntaxError]) -> None:
@@ -207,21 +175,28 @@ def _keywords(schema: Any, path: str) -> Iterator[tuple[str, str, Any]]:
                 if is_schema:
                     yield at, key, inner
                 if not is_schema or key not in _DATA:
-                    named = is_schema and key in ("properties", "$defs", "dependentSchemas")
+                    named = is_schema and key in _NAMED
                     todo.append((inner, f"{at}.{key}", not named))
         elif isinstance(value, list):
             todo += [(inner, f"{at}[{index}]", True) for index, inner in enumerate(value)]
 
 
-def _resolves(schema: Any, reference: str) -> bool:
+def _referred(schema: Any, reference: str) -> Any:
+    """The schema in this one that a reference names, or None: a value in a `const` or so is none."""
     if not reference.startswith("#/"):
-        return reference == "#"
+        return schema if reference == "#" else None
+    if "%" in reference:  # would be decoded once more
+        return None
+    is_schema = True
     for part in reference[2:].split("/"):
         key = part.replace("~1", "/").replace("~0", "~")
+        if is_schema and key in _DATA:
+            return None
+        is_schema = not (is_schema and key in _NAMED)
         if isinstance(schema, list) and key.isascii() and key.isdigit() and int(key[:9]) < len(schema):
             schema = schema[int(key)]
         elif isinstance(schema, Mapping) and key in schema:
             schema = schema[key]
         else:
-            return False
-    return isinstance(schema, Mapping | bool)
+            return None
+    return schema if isinstance(schema, Mapping | bool) else None

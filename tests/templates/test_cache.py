@@ -1,5 +1,7 @@
 """The cache: fresh as declared, bounded in age and size, one read for many, and no query for what is known."""
 
+import os
+import signal
 import threading
 import time
 
@@ -9,7 +11,7 @@ from ctxkit import ContextEngine
 from ctxkit.errors import ConfigError, NotFoundError, StorageError
 from ctxkit.storage import Store
 from ctxkit.templates import Template, TemplateRegistry
-from ctxkit.templates.cache import TemplateCache
+from ctxkit.templates.cache import TemplateCache, _Flight
 
 
 class Clock:
@@ -170,6 +172,78 @@ def test_many_threads_make_one_read(store):
     assert cache.loads <= 2  # a thread that comes after the first read has ended may find it not stored yet
 
 
+def test_many_threads_ask_for_the_epoch_once(store):
+    cache = TemplateCache(TemplateRegistry(store))
+    cache.get("a@production")
+    asked, epoch = [], store.templates.epoch
+
+    def slow() -> int:
+        asked.append(1)
+        time.sleep(0.2)
+        return epoch()
+
+    store.templates.epoch = slow
+    cache.invalidate()
+    threads = [threading.Thread(target=cache.get, args=("a@production",)) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(asked) <= 2  # the epoch alone, and before the read that follows
+
+
+def test_an_answer_from_before_a_change_is_not_taken_for_one_after_it(store, other):
+    cache = TemplateCache(TemplateRegistry(store), ttl=1e6)
+    cache.get("a@production")
+    other.push("a", "two")
+    epoch = store.templates.epoch
+
+    def overtaken() -> int:
+        found = epoch()
+        store.templates.epoch = epoch
+        other.label("a", "production", 2)
+        cache.invalidate()  # as a listener does
+        return found
+
+    store.templates.epoch = overtaken
+    cache.invalidate()
+    cache.get("a@production")
+    assert text(cache.get("a@production")) == "two"
+
+
+def test_what_nobody_asked_for_in_a_long_time_is_not_old(store, other, monkeypatch):
+    monkeypatch.setattr("ctxkit.templates.cache._PATIENCE", 60)
+    clock = Clock()
+    cache = TemplateCache(TemplateRegistry(store), ttl=10, max_stale=1_000, clock=clock)
+    assert text(cache.get("a@production")) == "one"
+    other.push("a", "two")
+    other.label("a", "production", 2)
+    clock.now += 21
+    assert text(cache.get("a@production")) == "two"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_forked_process_waits_for_nobody_of_its_parent(store, other):
+    cache = TemplateCache(TemplateRegistry(store), ttl=0.01)
+    cache.get("a@production")
+    other.push("a", "two")
+    other.label("a", "production", 2)
+    asking = _Flight(cache._generation)
+    cache._asking = cache._flights["a@production"] = asking
+    with cache._lock:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(10)
+            code = 1
+            try:
+                time.sleep(0.05)
+                code = 0 if text(cache.get("a@production")) == "two" else 1
+            finally:
+                os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+
+
 def test_it_holds_only_so_many(store):
     registry = TemplateRegistry(store)
     for number in range(12):
@@ -233,3 +307,34 @@ def test_a_listener_is_told_at_once(postgres_url):
             time.sleep(0.3)
             assert text(cache.get("a@production")) == "two"
             assert cache.loads == loads
+
+
+@pytest.mark.postgres
+def test_a_listener_that_is_cut_off_misses_nothing(postgresql, postgres_url):
+    database = postgres_url.split("@/")[1].split("?")[0]
+    with Store.open(postgres_url, tenant="cut") as store, Store.open(postgres_url, tenant="cut") as second:
+        other = TemplateRegistry(second)
+        for source in ("one", "two", "three"):
+            other.push("a", source)
+        other.label("a", "production", 1)
+        with TemplateCache(TemplateRegistry(store), ttl=1e6, listen=True) as cache:
+            assert text(cache.get("a@production")) == "one"
+            time.sleep(0.5)  # it listens by now
+            found, began = store.templates.notifications, threading.Event()
+
+            def late(**options):
+                began.wait(10)
+                yield from found(**options)
+
+            store.templates.notifications = late
+            postgresql.execute(
+                f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'"
+                " AND pid <> pg_backend_pid()"
+            )
+            other.label("a", "production", 2)
+            until(lambda: text(cache.get("a@production")) == "two")
+            time.sleep(1.5)  # it waits to listen again
+            assert text(cache.get("a@production")) == "two"
+            other.label("a", "production", 3)
+            began.set()
+            until(lambda: text(cache.get("a@production")) == "three")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import MappingProxyType
 from typing import Any
 
@@ -144,3 +145,70 @@ def test_a_schema_types_slots_that_say_nothing() -> None:
     found = Template.parse("{{n}} {{xs}}", schema=schema, slots={"xs": "trusted"})
     assert (found.variables["n"].type, found.variables["xs"].type) == ("number", "list")
     assert [message.text for message in found.render({"n": 1.5, "xs": [1]})] == ["1.5 [1]"]
+
+
+def of(a: object, **more: object) -> Template:
+    return Template.parse("{{?a}}yes{{/a}}", slots={"a": "any"}, schema={"properties": {"a": a}, **more})
+
+
+@pytest.mark.parametrize("keyword", ["const", "default", "enum", "examples"])
+def test_a_reference_to_data_is_refused_since_nothing_has_checked_it(keyword):
+    data = {"$ref": "http://127.0.0.1:9/fetched"}
+    place = {keyword: [data] if keyword in ("enum", "examples") else data}
+    path = f"#/$defs/x/{keyword}" + ("/0" if keyword in ("enum", "examples") else "")
+    with pytest.raises(TemplateSyntaxError, match="not there"):
+        of({"$ref": path}, **{"$defs": {"x": place}})
+
+
+@pytest.mark.parametrize("inner", [{"type": "nonsense"}, {"minimum": "x"}, {"items": 3}])
+def test_a_reference_to_what_is_no_schema_is_refused(inner):
+    with pytest.raises(TemplateSyntaxError, match="not JSON Schema"):
+        of({"$ref": "#/other/x"}, other={"x": inner})
+
+
+def test_references_that_double_the_work_end():
+    levels = {f"d{level}": {"allOf": [{"$ref": f"#/$defs/d{level + 1}"}] * 2} for level in range(40)}
+    with pytest.raises(TemplateError, match="steps"):
+        of({"$ref": "#/$defs/d0"}, **{"$defs": {**levels, "d40": {}}}).render({"a": 1})
+    tree = {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/x"}}] * 2}
+    nested: list[object] = []
+    for _ in range(40):
+        nested = [nested, 1]
+    with pytest.raises(TemplateError, match="steps"):
+        of({"$ref": "#/$defs/x"}, **{"$defs": {"x": tree}}).render({"a": nested})
+
+
+def test_a_long_payload_has_the_steps_that_it_needs():
+    template = of({"items": {"type": "integer", "minimum": 0, "maximum": 9_999, "not": {"const": -1}}})
+    assert template.render({"a": list(range(10_000))})[0].text == "yes"
+
+
+def test_the_texts_of_a_payload_share_the_time_of_patterns(monkeypatch):
+    from ctxkit.templates import schema_checking
+
+    monkeypatch.setattr(schema_checking, "_PATTERNS_SECONDS", 0.0)
+    with pytest.raises(TemplateError, match="with those before it"):
+        of({"items": {"pattern": "x"}}).render({"a": ["x"]})
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ({"uniqueItems": True}, [1, True, "1", [1], {"x": 1}, [True]], [[1], 2, [1.0]]),
+        ({"uniqueItems": True}, [{"x": True}, {"x": 1}], [{"x": 1, "y": [0]}, {"y": [0.0], "x": 1}]),
+        ({"items": {"enum": [1, "a", [2], {"k": None}]}}, [1.0, "a", [2.0], {"k": None}], [True]),
+        ({"items": {"multipleOf": 0.5}}, [10**400, 2, 1.5], [0.3]),
+        ({"items": {"multipleOf": 1.5}}, [3 * 10**400], [10**400]),
+    ],
+)
+def test_equality_and_multiples_are_those_of_json_schema(schema, good, bad):
+    assert of(schema).render({"a": good})[0].text == "yes"
+    with pytest.raises(VariableTypeError):
+        of(schema).render({"a": bad})
+
+
+def test_lists_without_repetition_and_long_enums_are_checked_in_linear_time():
+    items = [{"k": number} for number in range(3_000)]
+    begun = time.process_time()
+    of({"uniqueItems": True, "items": {"enum": items}}).render({"a": items})
+    assert time.process_time() - begun < 5  # every two compared: minutes
