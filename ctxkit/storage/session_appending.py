@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from dataclasses import replace
 
+from sqlalchemy import bindparam, select, update
+
 from ctxkit.messages import Message
 from ctxkit.storage import tables
 from ctxkit.storage.clock import now
@@ -14,6 +16,18 @@ from ctxkit.storage.session_views import View, find
 from ctxkit.storage.tenancy import Scope
 
 __all__ = ["append"]
+
+# Built once, since every turn of every dialogue runs them: building takes as long as running.
+_ONE = select(tables.messages).where(
+    tables.messages.c.tenant == bindparam("of_tenant"),
+    tables.messages.c.session_id == bindparam("of_session"),
+    tables.messages.c.id == bindparam("of_id"),
+)
+_MOVED = (
+    update(tables.sessions)
+    .where(tables.sessions.c.tenant == bindparam("of_tenant"), tables.sessions.c.id == bindparam("of_session"))
+    .values(last_sequence=bindparam("to_sequence"), updated_at=bindparam("at"), encrypted=bindparam("now_encrypted"))
+)
 
 
 def append(scope: Scope, codec: Codec, session: str, given: Sequence[tuple[Message, Row]]) -> list[Message]:
@@ -49,16 +63,23 @@ def append(scope: Scope, codec: Codec, session: str, given: Sequence[tuple[Messa
         result.append(saved)
     if rows:
         scope.insert(table, rows)
-        changes: dict[str, object] = {"last_sequence": sequence, "updated_at": moved}
-        if codec.encryption is not None and not view.encrypted:
-            changes["encrypted"] = 1
-        scope.execute(scope.update(head).where(head.c.id == session).values(changes))
+        scope.prepared(
+            _MOVED,
+            of_session=session,
+            to_sequence=sequence,
+            at=moved,
+            now_encrypted=int(view.encrypted or codec.encryption is not None),
+        )
     return result
 
 
 def _known(scope: Scope, codec: Codec, view: View, ids: set[str]) -> dict[str, tuple[Row, Message]]:
     """The messages of these ids that the session has, archived ones too, as plain rows."""
     found: dict[str, tuple[Row, Message]] = {}
+    if len(ids) == 1 and not view.lineage and not view.archived:
+        (id_,) = ids
+        row = scope.prepared(_ONE, of_session=view.id, of_id=id_).first()
+        return {} if row is None else {id_: (codec.opened(row), codec.message(row))}
     for table in (tables.messages, tables.archived_messages) if view.archived else (tables.messages,):
         of_session = scope.among(table.c.session_id, view.owners) if view.lineage else table.c.session_id == view.id
         columns = [table.c[column.name] for column in tables.messages.c]

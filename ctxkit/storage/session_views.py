@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Table, and_, or_
+from sqlalchemy import ColumnElement, Table, and_, bindparam, or_, select
 
 from ctxkit.errors import NotFoundError
 from ctxkit.storage import tables
@@ -17,6 +17,17 @@ __all__ = ["View", "existing", "find", "read", "within"]
 
 _SEGMENTS = 100
 """Segments that one statement asks for; SQLite takes an expression of at most 1,000 levels."""
+
+_HEAD = select(
+    tables.sessions.c.last_sequence,
+    tables.sessions.c.fork,
+    tables.sessions.c.pinned,
+    tables.sessions.c.archived_through,
+    tables.sessions.c.deleted_through,
+    tables.sessions.c.encrypted,
+).where(tables.sessions.c.tenant == bindparam("of_tenant"), tables.sessions.c.id == bindparam("of_session"))
+# Built once: every append reads it, and building takes as long as running.
+_LOCKED_HEAD = _HEAD.with_for_update()
 
 Segment = tuple[str, int, int]
 """A session, and the numbers of the messages that are its own: above the first, up to the second."""
@@ -89,17 +100,8 @@ def _joined(first: tuple[int, int], second: tuple[int, int]) -> list[tuple[int, 
 
 def find(scope: Scope, session: str, *, lock: bool = False) -> View | None:
     """The head of a session; `lock` keeps everybody else from changing it until the transaction ends."""
-    head = tables.sessions
-    columns = (
-        head.c.last_sequence,
-        head.c.fork,
-        head.c.pinned,
-        head.c.archived_through,
-        head.c.deleted_through,
-        head.c.encrypted,
-    )
-    statement = scope.select(*columns).where(head.c.id == session)
-    row = scope.first(scope.locked(statement) if lock else statement)
+    statement = _LOCKED_HEAD if lock and scope.kind == "postgresql" else _HEAD
+    row: Any = scope.prepared(statement, of_session=session).first()
     if row is None:
         return None
     last, fork, pinned, archived, deleted, encrypted = row

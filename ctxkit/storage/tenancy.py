@@ -62,6 +62,10 @@ class Scope:
     def execute(self, statement: Executable, rows: Any = None) -> CursorResult[Any]:
         return self.connection.execute(statement, rows)
 
+    def prepared(self, statement: Executable, **values: Any) -> CursorResult[Any]:
+        """Run a statement that was built once, with its predicate: its parameter `of_tenant` is bound here."""
+        return self.connection.execute(statement, {"of_tenant": self.tenant, **values})
+
     def select(self, *columns: Any, source: FromClause | None = None) -> Select[Any]:
         """SELECT with the predicate on every tenant's table that it reads from, joined ones included.
 

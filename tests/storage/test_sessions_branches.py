@@ -234,7 +234,7 @@ class TestBranches:
 
     def test_a_long_chain_of_edits(self, memory: Store) -> None:
         tenant_store = memory.for_tenant("a long chain")
-        name, depth = "s", 230
+        name, depth = "s", 120
         tenant_store.sessions.append(name, [user("0")])
         for number in range(1, depth):
             tenant_store.sessions.append(name, [user("draft")])
