@@ -13,12 +13,14 @@ moved. An answer is a JSON object; errors are `{"error": …, "remedy": …}`.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.checking import check_whole
 from ctxkit.documents import content_hash
 from ctxkit.errors import ConfigError, CtxkitError, NotFoundError
 from ctxkit.settings import require
+from ctxkit.templates.registry import Reference, parse_reference
 from ctxkit.templates.template import Template
 
 if TYPE_CHECKING:
@@ -69,9 +71,16 @@ def templates_app(registry: TemplateRegistry, *, max_age: int = 30, public: bool
         caching = for_now if status == 404 else "no-store"
         return Response(body, status_code=status, headers={"Cache-Control": caching}, media_type="application/json")
 
-    def one(request: Request, reference: str, caching: str) -> Response:
+    def one(request: Request, reference: str, caching: str, *, of: Callable[[Reference], bool]) -> Response:
         try:
-            version = registry.version(reference)
+            wanted = parse_reference(reference)
+            if not of(wanted):  # one version has one address of each kind
+                raise ConfigError(
+                    "not an address of this kind",
+                    subject=reference[:200],
+                    remedy="Use versions/NUMBER, sha256/HASH or labels/LABEL.",
+                )
+            version = registry.version(wanted)
             source = Template.from_content(version.content, name=version.name, version=version.version).source
         except CtxkitError as error:
             return failed(error)
@@ -90,17 +99,21 @@ def templates_app(registry: TemplateRegistry, *, max_age: int = 30, public: bool
 
     def by_number(request: Request) -> Response:
         parameters = request.path_params
-        return one(request, f"{parameters['name']}@{parameters['number']}", forever)
+        reference = f"{parameters['name']}@{parameters['number']}"
+        return one(request, reference, forever, of=lambda wanted: wanted.version is not None)
 
     def by_hash(request: Request) -> Response:
         parameters = request.path_params
         # The beginning of a hash may come to name nothing, or two; only the whole one is immutable.
         caching = forever if len(parameters["hash"]) == 64 else for_now
-        return one(request, f"{parameters['name']}@sha256:{parameters['hash']}", caching)
+        reference = f"{parameters['name']}@sha256:{parameters['hash']}"
+        return one(request, reference, caching, of=lambda wanted: wanted.hash is not None)
 
     def by_label(request: Request) -> Response:
         parameters = request.path_params
-        return one(request, f"{parameters['name']}@{parameters['label']}", for_now)
+        # `latest` is no label, and asks for neither a number nor a hash.
+        reference = f"{parameters['name']}@{parameters['label']}"
+        return one(request, reference, for_now, of=lambda wanted: wanted.version is wanted.hash is None)
 
     def every(request: Request) -> Response:
         try:
@@ -114,7 +127,7 @@ def templates_app(registry: TemplateRegistry, *, max_age: int = 30, public: bool
     return Starlette(
         routes=[
             Route("/v1/templates", every),
-            Route("/v1/templates/{name:path}/versions/{number:int}", by_number),
+            Route("/v1/templates/{name:path}/versions/{number:str}", by_number),
             Route("/v1/templates/{name:path}/sha256/{hash:str}", by_hash),
             Route("/v1/templates/{name:path}/labels/{label:str}", by_label),
         ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ctxkit.errors import StorageError
@@ -76,9 +76,16 @@ def encoded(value: Any, what: str) -> str:
     return json.dumps(_plain(value, what, "$", 0), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def decoded(text: str) -> Any:
-    """The value of a JSON text that the store wrote."""
-    return json.loads(text)
+def decoded(text: str, *, number: Callable[[str], Any] | None = None) -> Any:
+    """The value of a JSON text that the store wrote. Raises `StorageError` where it is none any more."""
+    try:
+        return json.loads(text, parse_float=number, parse_int=number)
+    except (ValueError, RecursionError) as error:
+        raise StorageError(
+            f"what is stored is not the JSON that was written ({str(error)[:100]})",
+            subject=ascii(text[:40]),
+            remedy="Something else has changed the database: restore a backup of it.",
+        ) from error
 
 
 def parse_json(text: str | bytes, *, what: str = "the JSON") -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from ctxkit.errors import StorageError
+
 __all__ = ["moment", "now", "stamp"]
 
 
@@ -18,4 +20,12 @@ def stamp(moment: datetime | None) -> str | None:
 
 
 def moment(text: str) -> datetime:
-    return datetime.fromisoformat(text)
+    """The time of a text that the store wrote. Raises `StorageError` where it is none any more."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError as error:
+        raise StorageError(
+            "what is stored is not the time that was written",
+            subject=ascii(text[:40]),
+            remedy="Something else has changed the database: restore a backup of it.",
+        ) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -217,7 +216,7 @@ def contains(left: Any, right: Any) -> bool:
 
 def exact(text: str) -> Any:
     """A JSON text with its numbers as decimals, which are compared as PostgreSQL compares them."""
-    return json.loads(text, parse_float=Decimal, parse_int=Decimal)
+    return decoded(text, number=Decimal)
 
 
 def _by_key(scope: Scope, key: str, version: int | None) -> PayloadVersion:

@@ -212,7 +212,12 @@ def _find(scope: Scope, fingerprint: str) -> Any:
 def _utc(moment: datetime) -> str:
     from datetime import UTC
 
-    return moment.astimezone(UTC).isoformat(timespec="microseconds")
+    try:
+        return moment.astimezone(UTC).isoformat(timespec="microseconds")
+    except OverflowError as error:  # the first and the last day, seen from another zone
+        raise ConfigError(
+            "the time is out of range", subject=moment.isoformat(), remedy="Give a time between the years 2 and 9998."
+        ) from error
 
 
 def _info(row: Any) -> RunInfo:

@@ -181,6 +181,10 @@ class Template:
     @classmethod
     def from_content(cls, content: Mapping[str, Any], *, name: str = "", version: int = 0) -> Template:
         """The template of a stored `content`. Raises `TemplateError` where it is not one."""
+        if not isinstance(content, Mapping):
+            raise TemplateError(
+                "the content is no object", subject=name or "template", remedy="Store what Template.content gives."
+            )
         wrong = sorted(
             key for key, value in content.items() if not isinstance(value, _CONTENT.get(key, ())) or value is None
         )

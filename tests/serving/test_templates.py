@@ -92,6 +92,14 @@ def test_what_is_not_there_and_what_is_not_allowed(ask):
     assert status in (400, 404)
     assert b"Traceback" not in body
     assert ask("/v1/templates/support/answer/sha256/xyz")[0] == 400
+    for path in (
+        "versions/" + "9" * 5_000,
+        "versions/production",
+        "versions/0",
+        "labels/1",
+        f"labels/sha256:{'0' * 64}",
+    ):
+        assert ask(f"/v1/templates/support/answer/{path}")[0] == 400
     for method in ("POST", "PUT", "DELETE", "PATCH"):
         assert ask("/v1/templates", method=method)[0] == 405
 

@@ -6,8 +6,10 @@ import dataclasses
 import enum
 import json
 import math
+import sqlite3
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -16,8 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.documents import Chunk, Document, Entity, Span
-from ctxkit.errors import StorageError
+from ctxkit.documents import Chunk, Document, Entity, Span, content_hash
+from ctxkit.errors import ConfigError, StorageError
 from ctxkit.messages import Message, Part, ToolCall
 from ctxkit.storage import Store, parse_json
 from ctxkit.storage.checks import checked_name, checked_text, decoded, encoded
@@ -271,3 +273,35 @@ def test_a_document_is_stored_exactly_or_refused(store: Store, text: str, metada
         back = store.documents.get(given_.id)
         assert back == given_
         assert back.content_hash == given_.content_hash
+
+
+@pytest.mark.parametrize("text", ["{", "", "[" * 100_000, "\x00", "[1,]"])
+def test_what_something_else_wrote_is_an_error_of_ours(text: str) -> None:
+    with pytest.raises(StorageError, match="not the JSON that was written"):
+        decoded(text)
+
+
+def test_damaged_rows_are_errors_of_ours(tmp_path: Path) -> None:
+    with Store.open(f"sqlite:///{tmp_path}/store.db") as store:
+        store.templates.push("t", {"messages": []})
+        store.payloads.put("k", {"a": 1})
+        digest = content_hash({"a": 1})
+        store.runs.put("a" * 64, {}, {digest: {"a": 1}})
+        with sqlite3.connect(tmp_path / "store.db") as raw:
+            for table in ("template_versions", "payloads", "blobs"):
+                raw.execute(f"UPDATE {table} SET content = '{{'")
+            raw.execute("UPDATE templates SET updated_at = 'yesterday'")
+        for read in (
+            lambda: store.templates.get("t"),
+            store.templates.list,
+            lambda: store.payloads.get("k"),
+            lambda: store.payloads.search({"a": 1}),
+            lambda: store.runs.get("a" * 64),
+        ):
+            with pytest.raises(StorageError, match="restore a backup"):
+                read()
+
+
+def test_no_day_is_before_the_first(tmp_path: Path) -> None:
+    with Store.open(f"sqlite:///{tmp_path}/store.db") as store, pytest.raises(ConfigError, match="out of range"):
+        store.runs.prune(before=datetime.min.replace(tzinfo=timezone(timedelta(hours=1))))
