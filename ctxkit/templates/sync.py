@@ -123,9 +123,9 @@ class TemplateSync:
         items = []
         for name in names:
             try:
-                for folder, problem in unread.items():
+                for folder, unreadable in unread.items():
                     if name.startswith(folder) and name not in files:
-                        raise problem  # what cannot be seen is not gone
+                        raise unreadable  # what cannot be seen is not gone
                 item = self._item(name, base.get(name), files, newest.get(name), name in archived, sides.get(name))
             except CtxkitError as problem:
                 item = _error(name, str(problem))
@@ -241,9 +241,16 @@ class TemplateSync:
         def resolve(reference: str) -> Template:
             included, _, which = reference.partition("@")
             file = files.get(included)
-            if file is not None and file.error is None and which in ("", "latest"):
+            if file is not None and file.error is not None:
+                file = None
+            if file is not None and which in ("", "latest"):
                 return Template.parse(file.text, name=included, includes=resolve)
-            return self.registry.get(reference)
+            try:
+                return self.registry.get(reference)
+            except NotFoundError:
+                if file is None or which.isdecimal() or ":" in which:
+                    raise
+                return Template.parse(file.text, name=included, includes=resolve)  # `label` may be put on it first
 
         return Template.parse(files[name].text, name=name, includes=resolve)
 

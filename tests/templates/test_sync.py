@@ -104,6 +104,18 @@ def test_a_registry_that_never_had_a_template_does_not_remove_its_file(registry,
     assert (tmp_path / "a.prompt").read_text() == "one"
 
 
+def test_an_include_by_the_label_that_a_run_puts_on(registry, tmp_path):
+    (tmp_path / "a.prompt").write_text("{{> rules@production}} Go.")
+    (tmp_path / "rules.prompt").write_text("Be brief.")
+    sync = TemplateSync(registry, tmp_path)
+    assert actions(sync.run()) == {"a": "error", "rules": "push"}, "nothing has this label"
+    (tmp_path / "rules.prompt").write_text("Be kind.")
+    assert actions(sync.run(label="production")) == {"a": "push", "rules": "push"}
+    assert registry.get("a").includes[0].reference == "rules@2"
+    (tmp_path / "b.prompt").write_text("{{> rules@7}} Go.")
+    assert actions(sync.plan())["b"] == "error"
+
+
 def test_deleting_follows_too_but_not_over_a_change(registry, tmp_path):
     for name in "abcd":
         registry.push(name, "one")
