@@ -165,6 +165,15 @@ def test_threshold_never_leaves_nothing() -> None:
     assert names(Threshold(minimum=0.1)(Query("x"), given_)) == [1, 0]
 
 
+def test_threshold_at_a_part_of_the_best() -> None:
+    given_ = make_candidates(["x"] * 4, scores=[0.4, 0.8, 0.55, 0.57])
+    assert names(Threshold(minimum=0.0, relative=0.7)(Query("x"), given_)) == [1, 3]
+    assert names(Threshold(minimum=0.0, relative=0.7, keep=3)(Query("x"), given_)) == [1, 3, 2]
+    assert names(Threshold(minimum=0.6, relative=0.5)(Query("x"), given_)) == [1]
+    assert names(Threshold(minimum=0.0, relative=1.0, keep=0)(Query("x"), given_)) == [1]
+    assert Threshold(relative=0.7, keep=0)(Query("x"), []) == []
+
+
 @given(st.lists(st.floats(), max_size=8))
 def test_unit_scores(scores: list[float]) -> None:
     found = unit_scores(make_candidates(["x"] * len(scores), scores=scores))
@@ -193,6 +202,7 @@ def test_unit_scores(scores: list[float]) -> None:
                 (Diversity, "batch_size"),
                 (TopK, "k"),
                 (Threshold, "minimum"),
+                (Threshold, "relative"),
                 (Threshold, "keep"),
             )
             for value in ("3", True, 1.5, float("nan"), float("inf"), -1, [], b"1", object())

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctxkit.chunking import SemanticGraphChunker
-from ctxkit.documents import Chunk, Document, Span, intersect_spans, total_length
+from ctxkit.documents import Chunk, Document, Span
+from ctxkit.evaluation.benchmarks._chunk_retrieval import FETCHED, found
 from ctxkit.evaluation.benchmarks._frameworks import ask
 from ctxkit.evaluation.benchmarks._omega import precision_omega, trimmed
 from ctxkit.evaluation.benchmarks._vectors import vectors_of
@@ -26,7 +27,6 @@ from ctxkit.tokens import get_counter
 __all__ = ["PEERS", "SETTINGS", "quality"]
 
 ENCODING = "cl100k_base"
-FETCHED = 5
 SETTINGS = ((55, 110), (90, 180), (130, 240), (200, 320), (300, 420))
 """Preferred and most tokens of our chunks: mean sizes from under 60 to over 250."""
 CHOSEN = (90, 180)
@@ -106,13 +106,13 @@ def quality(
     if answer is None:
         report.data += "; peers left out: run `make peers`"
         return
-    for (name, size), found in zip(peers, answer, strict=True):
+    for (name, size), cuts in zip(peers, answer, strict=True):
         spans = {
-            document.id: [Span(*span) for span in cut] for document, cut in zip(documents, found["spans"], strict=True)
+            document.id: [Span(*span) for span in cut] for document, cut in zip(documents, cuts["spans"], strict=True)
         }
         texts = {document.id: [span.slice(document.text) for span in spans[document.id]] for document in documents}
         asked = embedder if size in PEERS_RETRIEVED or ablate else None
-        peer = _score(report, System(name, str(size), spans, texts, found["seconds"]), questions, asked)
+        peer = _score(report, System(name, str(size), spans, texts, cuts["seconds"]), questions, asked)
         _compare(report, scored, peer)
 
 
@@ -155,7 +155,7 @@ def _score(report: Report, system: System, questions: RetrievalSet, embedder: Em
         fetched = _fetched(system, questions, embedder)
         for measures, spans_by_id in ((strict, bare), (published, system.spans)):
             flat = [(id_, span) for id_ in system.spans for span in spans_by_id[id_]]
-            table = np.array([_found([flat[at] for at in row], wanted[number]) for number, row in enumerate(fetched)])
+            table = np.array([found([flat[at] for at in row], wanted[number]) for number, row in enumerate(fetched)])
             measures.update(zip(("recall", "precision", "iou"), table.T, strict=True))
     row: dict[str, Any] = {
         "measure": "quality",
@@ -184,16 +184,6 @@ def _fetched(system: System, questions: RetrievalSet, embedder: Embedder) -> NDA
     there = vectors_of(embedder, [text for texts in system.texts.values() for text in texts])
     nearest: NDArray[np.int64] = np.argsort(-(asked @ there.T), axis=1, kind="stable")[:, :FETCHED]
     return nearest
-
-
-def _found(fetched: Sequence[tuple[str, Span]], excerpts: Mapping[str, Sequence[Span]]) -> tuple[float, float, float]:
-    """Recall, precision and IoU in characters."""
-    wanted = hit = 0
-    size = sum(span.length for _, span in fetched)
-    for document, spans in excerpts.items():
-        wanted += total_length(spans)
-        hit += total_length(intersect_spans([span for id_, span in fetched if id_ == document], spans))
-    return hit / wanted, hit / size if size else 0.0, hit / (size + wanted - hit)
 
 
 def _compare(report: Report, ours: Sequence[Scores], peer: Scores) -> None:

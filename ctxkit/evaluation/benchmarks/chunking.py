@@ -13,7 +13,8 @@ from typing import Any
 from ctxkit.chunking import RecursiveChunker, SemanticGraphChunker, SentenceChunker
 from ctxkit.documents import Document
 from ctxkit.errors import ConfigError
-from ctxkit.evaluation.benchmarks._chunk_quality import PEERS, SETTINGS, quality
+from ctxkit.evaluation.benchmarks._chunk_quality import CHOSEN, PEERS, SETTINGS, quality
+from ctxkit.evaluation.benchmarks._chunk_retrieval import full_retrieval
 from ctxkit.evaluation.benchmarks._chunk_speed import speed
 from ctxkit.evaluation.datasets import chunking_eval
 from ctxkit.evaluation.peers import tiktoken_cache
@@ -65,7 +66,8 @@ def run(
             thread, and timings are processor time, so that a busy machine does not decide.
         growth_size: characters of the shorter text of each shape.
         sizes: the maxima at which losslessness is checked.
-        retrieve: whether chunks are embedded and searched; without it, Precision_Omega alone.
+        retrieve: whether chunks are embedded and searched, by meaning alone and by the whole pipeline; without it,
+            Precision_Omega alone.
         settings: preferred and most tokens of the graph chunker, for the comparison with peers.
         peers: names and sizes of the peers' chunkers.
         ablate: whether every ablation and every peer's size is embedded and searched too: an hour of a processor.
@@ -84,6 +86,9 @@ def run(
     if embedder is not None and characters:
         speed(report, book, embedder, characters=characters)
     quality(report, questions, embedder if retrieve else None, settings=settings, peers=peers, ablate=ablate)
+    if embedder is not None and retrieve:
+        chunker = SemanticGraphChunker(counter=get_counter(ENCODING), preferred_tokens=CHOSEN[0], max_tokens=CHOSEN[1])
+        full_retrieval(report, questions, embedder, chunker)
     return report
 
 
