@@ -4,6 +4,7 @@ from ctxkit.chunking.recursive import RecursiveChunker
 from ctxkit.chunking.semantic_graph import SemanticGraphChunker
 from ctxkit.chunking.sentence import SentenceChunker
 from ctxkit.chunking.streaming import ChunkStream, StreamableChunker, StreamingChunker
+from ctxkit.chunking.topics import TopicSegmenter
 
 __all__ = [
     "ChunkStream",
@@ -12,4 +13,5 @@ __all__ = [
     "SentenceChunker",
     "StreamableChunker",
     "StreamingChunker",
+    "TopicSegmenter",
 ]

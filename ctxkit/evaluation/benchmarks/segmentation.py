@@ -7,13 +7,13 @@ import json
 import statistics
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ctxkit.chunking import SemanticGraphChunker
+from ctxkit.chunking import SemanticGraphChunker, TopicSegmenter
 from ctxkit.documents import Document, Span, merge_spans
 from ctxkit.errors import ConfigError
 from ctxkit.evaluation.benchmarks._frameworks import ask
@@ -27,12 +27,11 @@ from ctxkit.stop_words import ENGLISH_STOP_WORDS
 from ctxkit.storage import index_text
 from ctxkit.tokens import get_counter
 
-__all__ = ["pk", "run"]
+__all__ = ["pk", "run", "window_diff"]
 
 ENCODING = "cl100k_base"
 ROOM = 2_000
 WINDOW = 256
-TOPIC = (3_072, 6_144)  # preferred and most tokens of a topic
 FETCHED = (110, 220)  # preferred and most tokens of a chunk that is searched for
 NEIGHBOURS = 4  # chunks on either side that a chunk's score is averaged with
 
@@ -113,41 +112,72 @@ def pk(reference: Sequence[int], found: Sequence[int], size: int) -> float:
     return sum(cut(reference, low) != cut(found, low) for low in range(pairs)) / pairs if pairs > 0 else 0.0
 
 
+def window_diff(reference: Sequence[int], found: Sequence[int], size: int) -> float:
+    """The part of windows, half a mean segment long, in which the two do not have equally many cuts.
+
+    Source: Pevzner and Hearst, "A critique and improvement of an evaluation metric for text segmentation",
+        Computational Linguistics 28, 2002.
+
+    Example:
+        >>> window_diff([2], [2], 4), window_diff([2], [], 4)
+        (0.0, 0.3333333333333333)
+    """
+    reach = max(1, round(size / (len(reference) + 1) / 2))
+
+    def cuts(places: Sequence[int], low: int) -> int:
+        return bisect_right(places, low + reach) - bisect_right(places, low)
+
+    windows = size - reach
+    differ = sum(cuts(reference, low) != cuts(found, low) for low in range(windows))
+    return differ / windows if windows > 0 else 0.0
+
+
 def _topics(report: Report, meetings: Sequence[Meeting]) -> None:
-    counter = get_counter(ENCODING)
-    low, high = TOPIC
-    # Every turn ends with a blank line here, which says nothing of topics.
-    graph = SemanticGraphChunker(counter=counter, preferred_tokens=low, max_tokens=high, structure_weight=0.0)
-    blind = replace(graph, extractor=None, word_weight=0.0)
-    systems: dict[str, list[list[int]]] = {
-        name: [[chunk.span.start for chunk in chunker.chunk(meeting.document)] for meeting in meetings]
-        for name, chunker in (("graph", graph), ("graph, sizes alone", blind))
+    segmenter = TopicSegmenter()
+    systems = {
+        "topics": [_turns(meeting, segmenter.segments(meeting.document)) for meeting in meetings],
+        "no cut": [[] for _ in meetings],
+        **{
+            f"{parts} equal parts": [[len(m.turns) * at // parts for at in range(1, parts)] for m in meetings]
+            for parts in (2, 4)
+        },
     }
-    systems["no cut"] = [[] for _ in meetings]
     texts = [meeting.document.text for meeting in meetings]
     tiled = ask("texttiling", texts=texts, stop_words=sorted(ENGLISH_STOP_WORDS))
     if tiled is None:
         report.data += "; TextTiling left out: run `make peers`"
     else:
-        systems["texttiling"] = [[start for start, _ in spans] for spans in tiled]
-    scores = {
-        name: [_pk(meeting, cuts) for meeting, cuts in zip(meetings, found, strict=True)]
-        for name, found in systems.items()
-    }
-    for name, values in scores.items():
-        cuts = statistics.fmean(max(0, len(found) - 1) for found in systems[name])
-        report.rows.append(
-            {"measure": "topics", "system": name, "pk": round(statistics.fmean(values), 3), "cuts": round(cuts, 1)}
-        )
-    if tiled is not None:
-        difference = paired_bootstrap(scores["texttiling"], scores["graph"])
-        report.bars.append(Bar.at_least("pk_below_texttiling", difference.low, 0.0))
+        systems["texttiling"] = [
+            _turns(meeting, [Span(*span) for span in spans]) for meeting, spans in zip(meetings, tiled, strict=True)
+        ]
+    scores: dict[str, dict[str, list[float]]] = {}
+    for name, found in systems.items():
+        scores[name] = {
+            measure.__name__: [
+                measure(meeting.topics, cuts, len(meeting.turns)) for meeting, cuts in zip(meetings, found, strict=True)
+            ]
+            for measure in (pk, window_diff)
+        }
+        row: dict[str, Any] = {"measure": "topics", "system": name}
+        for measure_name, values in scores[name].items():
+            row[measure_name] = round(statistics.fmean(values), 3)
+        # Even meetings chose the price of a topic.
+        row["pk_unseen"] = round(statistics.fmean(scores[name]["pk"][1::2] or [0.0]), 3)
+        if name != "topics":
+            for key, values in scores[name].items():
+                difference = paired_bootstrap(values, scores["topics"][key])
+                row[f"{key}_more"] = f"{difference.mean:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]"
+        row["cuts"] = round(statistics.fmean(len(cuts) for cuts in found), 1)
+        report.rows.append(row)
+        if name in ("texttiling", "no cut", "2 equal parts"):
+            low = paired_bootstrap(scores[name]["pk"], scores["topics"]["pk"]).low
+            report.bars.append(Bar.at_least(f"pk_below_{name.replace(' ', '_')}_low", low, 0.0))
 
 
-def _pk(meeting: Meeting, starts: Sequence[int]) -> float:
+def _turns(meeting: Meeting, spans: Sequence[Span]) -> list[int]:
+    """The turns that spans begin with, but the first."""
     begins = [turn.start for turn in meeting.turns]
-    found = sorted({bisect_left(begins, start) for start in starts} - {0})
-    return pk(meeting.topics, found, len(meeting.turns))
+    return sorted({bisect_left(begins, span.start) for span in spans} - {0, len(begins)})
 
 
 # ---------------------------------------------------------------------------------------------------------- spans
