@@ -204,8 +204,7 @@ class _Assembly:
                 record.notes["question"] = "the newest message of the history is the question; it stands there once"
 
     def _note_history(self, record: StageRecord) -> None:
-        record.items_out, record.tokens_out = len(self.dialogue.chosen), self.dialogue.tokens
-        record.notes["limit"] = self.dialogue.limit
+        self.dialogue.note(record)
 
     def take_candidates(self, candidates: Sequence[Candidate] | Callable[[Query], Sequence[Candidate]]) -> None:
         """Ask for the candidates, told their room; find what they are worth and which of them cannot be sent."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cached_property
 
 from ctxkit.errors import BudgetError, HistoryError
-from ctxkit.history import check_history
+from ctxkit.history import check_history, repair
 from ctxkit.messages import Message
 from ctxkit.protocols import ChatCounter, Window
 from ctxkit.trace import StageRecord
@@ -32,7 +33,8 @@ class Dialogue:
         self.asked: Message | None = None
         if self.messages and _asks(self.messages[-1], question):
             self.asked = self.messages.pop()
-        self._window = window
+        asking = getattr(window, "asking", None)  # a window that looks at the question, which is not in the history
+        self._window: Window = asking(question) if callable(asking) else window
         self._counter = counter
         self._costs = [counter.count_message(message) for message in self.messages]
         self.need = sum(self._costs)
@@ -68,6 +70,24 @@ class Dialogue:
             for message in self.chosen
         ]
 
+    @cached_property
+    def repairs(self) -> dict[int, str]:
+        """What repair changed, by the place of the message in the history."""
+        found: dict[int, str] = {}
+        for note in repair(self.messages).notes:
+            found[note.index] = f"{found[note.index]}; {note.text}" if note.index in found else note.text
+        return found
+
+    def note(self, record: StageRecord) -> None:
+        """Record what the window got and gave, and what was repaired first."""
+        record.items_out, record.tokens_out = len(self.chosen), self.tokens
+        record.notes["limit"] = self.limit
+        if self.repairs:
+            record.notes["repaired"] = "; ".join(f"message {at}: {text}" for at, text in self.repairs.items())
+        notes = getattr(self._window, "notes", None)
+        if isinstance(notes, dict):
+            record.notes |= notes
+
     def shrink(self, excess: int) -> None:
         """Choose again with at least `excess` tokens fewer."""
         self.fit(self.tokens - excess)
@@ -89,7 +109,7 @@ class Dialogue:
                 "history",
                 message.id or f"#{index}",
                 cost,
-                f"the window does not keep it within {self.limit:,} tokens",
+                self.repairs.get(index) or f"the window does not keep it within {self.limit:,} tokens",
             )
 
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from datetime import datetime
 from typing import Any
 
 from ctxkit.documents import Candidate, content_hash
@@ -38,7 +39,7 @@ def request_hashes(
         "tools": content_hash(list(tools)),
         "budget": content_hash([budget.max_tokens, budget.reserve_output, limits]),
         "counter": counter,
-        "window": content_hash(described(window)),
+        "window": content_hash(described(window, nested=True)),
     }
 
 
@@ -66,8 +67,11 @@ def fingerprint(hashes: Mapping[str, str]) -> str:
     return content_hash(dict(hashes))
 
 
-def described(stage: object) -> list[Any]:
-    """A stage by its class and its parameters; never by its `repr`, which may hold an address."""
+def described(stage: object, *, nested: bool = False) -> list[Any]:
+    """A stage by its class and its parameters; never by its `repr`, which may hold an address.
+
+    `nested`: with the parts that it is made of, as a window in a window is.
+    """
     kind = type(stage)
     described: list[Any] = [f"{kind.__module__}.{kind.__qualname__}"]
     if is_dataclass(stage):
@@ -76,4 +80,21 @@ def described(stage: object) -> list[Any]:
             for field in fields(stage)
             if isinstance(value := getattr(stage, field.name), str | int | float | bool | None)
         ]
+        if nested:
+            parts = ((field.name, getattr(stage, field.name)) for field in fields(stage) if field.init)
+            described += [[name, part] for name, value in parts if (part := _part(value)) is not None]
     return described
+
+
+def _part(value: object) -> Any:
+    """A parameter that is itself made of something: as JSON, or None for what is no part of a result."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, tuple | list):
+        return [item if isinstance(item, str | int | float | bool | None) else _part(item) for item in value]
+    for name in ("fingerprint", "name"):  # an embedder, a model, a counter
+        if isinstance(identity := getattr(value, name, None), str):
+            return identity
+    if is_dataclass(value) and not isinstance(value, type):
+        return described(value, nested=True)
+    return None

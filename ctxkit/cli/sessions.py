@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ctxkit.cli import session_window
 from ctxkit.cli.output import JsonOption, StoreOption, TenantOption, emit, parse_json, say, table, write
 from ctxkit.errors import ConfigError
 from ctxkit.messages import Message
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(help="Stored dialogues.", no_args_is_help=True)
+session_window.add_to(app)
 
 
 def _store(store: str | None, tenant: str | None, *, create: bool = False) -> Any:

@@ -39,14 +39,14 @@ def malformed(index: int, problem: str, remedy: str = "Give a message of this fo
 
 def strict_json(text: str) -> Any:
     """The JSON value, or None where a text is none that every reader takes."""
-
-    def refuse(constant: str) -> Any:
-        raise ValueError(constant)
-
     try:
-        return json.loads(text, parse_constant=refuse)
+        return json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
         return None
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(constant)
 
 
 def image_data(part: Part) -> tuple[str, str] | None:

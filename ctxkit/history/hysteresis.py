@@ -109,7 +109,8 @@ class Hysteresis:
 def cuts(timeline: Timeline, high: int, low: int) -> list[int]:
     """How many entries are before each cut; none where the mark was never passed. O(cuts * log n)."""
     sums = timeline.sums()
-    found, cut, room = [], 0, max(0, high - timeline.overhead())
+    found: list[int] = []
+    cut, room = 0, max(0, high - timeline.overhead())
     while True:
         # The first entry with which the room since the last cut is passed, the one after the cut always let in.
         over = bisect_right(sums, sums[cut] + room) - 1

@@ -87,7 +87,11 @@ class SemanticWindow:
 
     def asking(self, question: str) -> SemanticWindow:
         """The same window for a question that is not in the dialogue yet."""
-        return replace(self, question=question) if self.question is None else self
+        if self.question is not None:
+            return self
+        asking = replace(self, question=question)
+        object.__setattr__(asking, "_recent", self._recent)  # what was read stays read
+        return asking
 
     def select(self, messages: Sequence[Message], max_tokens: int, counter: ChatCounter) -> list[Message]:
         """A valid history of at most `max_tokens`, as `counter.count_prompt` counts it by itself. Pure.

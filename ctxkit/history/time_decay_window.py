@@ -15,7 +15,7 @@ from ctxkit.errors import ConfigError
 from ctxkit.history.filling import fill
 from ctxkit.history.relevance import relevance, with_neighbours
 from ctxkit.history.sliding_window import affordable, check_pinned
-from ctxkit.history.terms import rarity, timeline_terms
+from ctxkit.history.terms import Terms, rarity, timeline_terms
 from ctxkit.history.timeline import Recent, Timeline
 from ctxkit.messages import Message
 from ctxkit.protocols import ChatCounter
@@ -75,7 +75,11 @@ class TimeDecayWindow:
 
     def asking(self, question: str) -> TimeDecayWindow:
         """The same window for a question that is not in the dialogue yet."""
-        return replace(self, question=question) if self.question is None else self
+        if self.question is not None:
+            return self
+        asking = replace(self, question=question)
+        object.__setattr__(asking, "_recent", self._recent)  # what was read stays read
+        return asking
 
     def weight(self, age: float, half_life: float | None = None) -> float:
         """The weight at an age, in the unit of the half-life (default `half_life`, seconds)."""
@@ -93,7 +97,7 @@ class TimeDecayWindow:
             room = max_tokens - timeline.fixed(max_tokens)
             stay = list(affordable(timeline, timeline.stays(self.pinned), room // 2))
             first = timeline.head
-            weights = self._weights(timeline) * self._bearings(timeline)
+            weights = self._weights(timeline) * self._bearings(timeline, room)
             # The newer one of two of the same weight.
             order = sorted(range(len(weights)), key=lambda at: (-weights[at], -at))
             return fill(timeline, [*stay, *(first + at for at in order)], max_tokens)
@@ -116,12 +120,14 @@ class TimeDecayWindow:
             ages.append(self.weight((now - last).total_seconds()))
         return np.array(ages)
 
-    def _bearings(self, timeline: Timeline) -> NDArray[np.float64]:
+    def _bearings(self, timeline: Timeline, room: int) -> NDArray[np.float64]:
         question = self.question
         if question is None:
             question = "" if timeline.newest is None else timeline.entries[timeline.newest].message.visible
-        by_place = timeline_terms(timeline, range(timeline.head, len(timeline.entries)))
-        terms = list(by_place.values())
+        places = range(timeline.head, len(timeline.entries))
+        # What has no room at all is not read: a message of megabytes takes seconds.
+        by_place = timeline_terms(timeline, [place for place in places if timeline.cost(place) <= room])
+        terms: list[Terms] = [by_place.get(place, {}) for place in places]
         if timeline.newest is not None and self.question is None:
             terms[timeline.newest - timeline.head] = {}  # the question would bear most on itself
         found = with_neighbours(relevance(question, terms, rarity(terms)), self.neighbours)

@@ -10,7 +10,7 @@ from ctxkit.evaluation.conversations import TaskDialogue, locomo_messages, sessi
 from ctxkit.evaluation.locomo import Conversation
 from ctxkit.evaluation.metrics import mean
 from ctxkit.evaluation.report import Bar, Report
-from ctxkit.history import Hysteresis, SemanticWindow, SlidingWindow, TailWindow
+from ctxkit.history import Cues, Hysteresis, SemanticWindow, SlidingWindow, TailWindow
 from ctxkit.models import OpenAIChatCounter
 from ctxkit.protocols import Window
 
@@ -102,7 +102,5 @@ def _slots(window: Window, dialogues: Sequence[TaskDialogue], size: int, share: 
     return kept, wanted, 1 - share
 
 
-def _without_cues():  # type: ignore[no-untyped-def]
-    from ctxkit.history import Cues
-
+def _without_cues() -> Cues:
     return Cues(**dict.fromkeys(Cues.__dataclass_fields__, 1.0))
