@@ -26,6 +26,7 @@ __all__ = [
     "missing",
     "move",
     "moves",
+    "place",
     "protect",
     "record",
     "rollback",
@@ -54,7 +55,7 @@ def move(
 ) -> LabelMove:
     """Move a label, if it is where it was expected and may be moved."""
     changeable(scope, name, what=f"version {version}")
-    current, past = _place(scope, name, label), _newest(scope, name, label)
+    current, past = place(scope, name, label), _newest(scope, name, label)
     _check_expected(name, label, current, expected)
     _check_target(scope, name, version)
     forced = _check_protection(scope, name, label, force)
@@ -66,7 +67,7 @@ def move(
 def rollback(scope: Scope, name: str, label: str, expected: Any, *, by: str, message: str, force: bool) -> LabelMove:
     """Move a label to where it was before; the one after that goes further back, not to where it came from."""
     changeable(scope, name, what=f"label {label!r}")
-    current, past = _place(scope, name, label), _newest(scope, name, label)
+    current, past = place(scope, name, label), _newest(scope, name, label)
     if past is None:
         raise missing(scope, name, f"label {label!r}")
     _check_expected(name, label, current, expected)
@@ -214,7 +215,8 @@ def missing(scope: Scope, name: str, what: str) -> NotFoundError:
     )
 
 
-def _place(scope: Scope, name: str, label: str) -> int | None:
+def place(scope: Scope, name: str, label: str) -> int | None:
+    """The version that a label is on, or None."""
     labels = tables.template_labels
     row = scope.first(scope.select(labels.c.version).where(labels.c.name == name, labels.c.label == label))
     return int(row[0]) if row else None

@@ -48,6 +48,7 @@ class Templates:
         slots: Sequence[str] = (),
         includes: Sequence[tuple[str, str]] = (),
         newest: int | None = None,
+        label: str = "",
     ) -> TemplateVersion:
         """Store a content as the next version; where some version has this very content, give that one.
 
@@ -57,13 +58,16 @@ class Templates:
             slots: the names of its variables, for searching.
             includes: the name and the hash of each template that it includes: these count as referred to.
             newest: the version that must be the newest one now, archived ones aside, 0 for none; None does not ask.
+            label: moved to the version in the same transaction: both are done, or neither.
 
         Raises:
             ConflictError: another version is the newest one. Nothing is stored then.
             StorageError: the content is not JSON, or a text in it holds NUL or a lone surrogate.
-            ProtectedError: the template is archived.
+            ProtectedError: the template is archived, or the label is protected.
         """
         checked_plain_name(name, "the template's name")
+        if label:
+            checked_plain_name(label, "the label")
         _check_why(by, message)
         text = encoded(content, f"the template {name[:60]!r}")
         plain = decoded(text)
@@ -80,6 +84,9 @@ class Templates:
                 labelling.check_newest(name, scope.first(live.where(table.c.archived_at.is_(None)))[0], newest)
             found = scope.first(scope.select(table).where(table.c.name == name, table.c.hash == digest))
             if found is not None:
+                if label and labelling.place(scope, name, label) != found.version:
+                    labelling.move(scope, name, label, found.version, ANY, by=by, message=message, force=False)
+                    epochs.bump(scope)
                 return _to_version(found)
             row = {
                 "name": name,
@@ -100,6 +107,8 @@ class Templates:
             scope.insert(tables.template_includes, included)
             changes = {"last_version": last + 1, "updated_at": moved}
             scope.execute(scope.update(head).where(head.c.name == name).values(**changes))
+            if label:
+                labelling.move(scope, name, label, last + 1, ANY, by=by, message=message, force=False)
             epochs.bump(scope)
             return TemplateVersion(name, last + 1, digest, plain, moment(moved), message, by, is_new=True)
 
@@ -365,16 +374,33 @@ def _search(scope: Scope, wanted: str, places: set[str], archived: bool) -> list
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text of a content but the roles and the names of fields."""
+    """Every text of a content that somebody wrote for it: no roles, types, trusts, hashes, or names of fields.
+
+    Of a schema that is its descriptions: what else is in it is the same in most schemas.
+    """
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
         for name, item in value.items():
-            if name != "role":
+            if name in ("slots", "schema"):
+                yield from _descriptions(item)
+            elif name not in ("role", "hash"):
                 yield from _texts(item)
     elif isinstance(value, list):
         for item in value:
             yield from _texts(item)
+
+
+def _descriptions(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, item in value.items():
+            if name in ("title", "description") and isinstance(item, str):
+                yield item
+            else:
+                yield from _descriptions(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _descriptions(item)
 
 
 def _check_why(by: str, message: str) -> None:

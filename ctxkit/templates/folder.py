@@ -12,7 +12,9 @@ import os
 import re
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +24,8 @@ __all__ = ["SUFFIX", "TemplateFile", "TemplateFolder", "replace_file", "text_has
 
 SUFFIX = ".prompt"
 MAX_BYTES = 4_000_000
+_PARTIAL = (".ctxkit-", ".partial")
+_ABANDONED = 3600.0
 _SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 
 
@@ -143,6 +147,17 @@ class TemplateFolder:
         except OSError as error:
             raise _unwritable(name, error) from error
 
+    def sweep(self) -> None:
+        """Delete what writers left that were killed an hour ago or longer."""
+        for folder, inner, names in os.walk(self.root):
+            inner[:] = [name for name in inner if not name.startswith(".")]
+            for name in names:
+                if name.startswith(_PARTIAL[0]) and name.endswith(_PARTIAL[1]):
+                    left = Path(folder, name)
+                    with suppress(OSError):
+                        if time.time() - left.lstat().st_mtime > _ABANDONED:
+                            left.unlink()
+
     def remove(self, name: str) -> None:
         """Delete a template's file, and folders that are empty then."""
         path = self.path(name)
@@ -166,7 +181,7 @@ class TemplateFolder:
 
 def replace_file(path: Path, text: str) -> None:
     """Write a file beside `path` and move it there, so that no reader sees half of it."""
-    descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".partial")
+    descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=_PARTIAL[0], suffix=_PARTIAL[1])
     try:
         with open(descriptor, "w", encoding="utf-8", newline="") as file:
             file.write(text)

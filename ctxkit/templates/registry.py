@@ -98,6 +98,7 @@ class TemplateRegistry:
         message: str = "",
         by: str = "",
         newest: int | None = None,
+        label: str = "",
     ) -> TemplateVersion:
         """Store a version. Nothing is stored when the template is malformed; identical content is the version it was.
 
@@ -105,6 +106,7 @@ class TemplateRegistry:
 
         Args:
             newest: the version that must be the newest one now, archived ones aside, 0 for none; None does not ask.
+            label: moved to the version in the same transaction: both are done, or neither.
 
         Raises:
             ConflictError: another version is the newest one. Nothing is stored then.
@@ -114,6 +116,8 @@ class TemplateRegistry:
             ProtectedError: the template is archived.
         """
         _check_name(name)
+        if label:
+            _check_label(name, label)
         template = source if isinstance(source, Template) else Template.parse(source, name=name, includes=self.get)
         return self._store.templates.push(
             name,
@@ -123,6 +127,7 @@ class TemplateRegistry:
             slots=list(template.variables),
             includes=[(include.reference.partition("@")[0], include.hash) for include in template.includes],
             newest=newest,
+            label=label,
         )
 
     def get(self, reference: str | Reference) -> Template:

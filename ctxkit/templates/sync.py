@@ -152,6 +152,7 @@ class TemplateSync:
             label: is moved to each of them.
         """
         items, files = self._plan(prefer)
+        self.folder.sweep()
         planned = {item.name: item.version for item in items}
         pushing = {item.name: item.version for item in items if item.action == "push" and not item.skipped}
         push = _Pushes(self.registry, files, pushing, message=message, by=by, label=label)
@@ -373,10 +374,8 @@ class _Pushes:
         info = next((info for info in self._registry.list(archived=True) if info.name == name), None)
         if info is not None and info.archived_at is not None:
             self._registry.unarchive(name, by=self.by, message=self.message or "its file is back")
-        pushed = self._registry.push(name, template, message=self.message, by=self.by, newest=planned)
-        if self._label:
-            self._registry.label(name, self._label, pushed.version, by=self.by, message=self.message)
-        return pushed.version
+        why = {"message": self.message, "by": self.by}
+        return self._registry.push(name, template, **why, newest=planned, label=self._label).version
 
     def _resolve(self, reference: str) -> Template:
         name = reference.partition("@")[0]

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from ctxkit.errors import ConfigError, ConflictError, CtxkitError, NotFoundError, ProtectedError, StorageError
 from ctxkit.storage import Store, TemplateVersion
+from ctxkit.templates import TemplateRegistry
 
 LABELS = ("production", "staging")
 
@@ -276,6 +277,40 @@ def test_search_folds_case_alike_on_both_databases_and_knows_no_patterns(filled:
     filled.templates.archive("Greeting/One", 2)
     assert search("later") == []
     assert len(search("later", archived=True)) == 2
+
+
+def test_search_finds_what_somebody_wrote_and_not_what_every_template_has(tenant_store: Store) -> None:
+    registry = TemplateRegistry(tenant_store)
+    registry.push("plain", "Hello {{name}}")
+    source = (
+        '---\nslots:\n  tone: {"type": "string", "trust": "trusted", "description": "How it sounds"}\n---\nBe {{tone}}.'
+    )
+    registry.push("toned", source)
+    for query in ("string", "object", "https", "trusted", "properties", "draft"):
+        assert registry.search(query) == [], query
+    assert [match.name for match in registry.search("how it SOUNDS")] == ["toned"]
+    registry.push("outer", "{{> plain@1}} there")
+    assert [match.name for match in registry.search("hello")] == ["outer", "plain"]
+
+
+def test_a_version_and_its_label_are_one_change(tenant_store: Store) -> None:
+    registry = TemplateRegistry(tenant_store)
+    assert registry.push("t", "one", label="staging").version == 1
+    assert registry.push("t", "two", label="staging", by="ann", message="why").version == 2
+    assert registry.push("t", "two", label="staging").version == 2
+    assert [(move.version, move.by) for move in registry.history("t", "staging")] == [(1, ""), (2, "ann")]
+    assert registry.push("t", "one", label="staging").version == 1
+    assert registry.get("t@staging").version == 1
+    registry.protect("t", "staging")
+    epoch = tenant_store.templates.epoch()
+    with pytest.raises(ProtectedError):
+        registry.push("t", "three", label="staging")
+    with pytest.raises(ConfigError):
+        registry.push("t", "three", label="latest")
+    with pytest.raises(ConflictError):
+        registry.push("t", "three", newest=1)
+    assert [version.version for version in registry.versions("t")] == [1, 2]
+    assert tenant_store.templates.epoch() == epoch
 
 
 def test_what_is_no_search() -> None:

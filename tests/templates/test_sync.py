@@ -285,6 +285,17 @@ def test_what_stands_in_the_place_of_a_file_is_an_error_of_this_one(registry, tm
     assert {path.name for path in tmp_path.iterdir()} == {"a", "c.prompt", "z.prompt", STATE_FILE}
 
 
+def test_what_a_killed_writer_left_is_cleared_away_in_time(registry, tmp_path):
+    old, new = tmp_path / ".ctxkit-a.partial", tmp_path / ".ctxkit-b.partial"
+    for left in (old, new):
+        left.write_text("half")
+    os.utime(old, (0, 0))
+    TemplateSync(registry, tmp_path).plan()
+    assert old.exists()
+    TemplateSync(registry, tmp_path).run()
+    assert (old.exists(), new.exists()) == (False, True)
+
+
 def test_a_push_that_fails_is_the_reason_wherever_it_is_included(registry, tmp_path):
     registry.push("b", "old")
     registry.protect("b", "production")
@@ -292,6 +303,7 @@ def test_a_push_that_fails_is_the_reason_wherever_it_is_included(registry, tmp_p
     (tmp_path / "b.prompt").write_text("B")
     items = TemplateSync(registry, tmp_path).run(prefer={"b": "folder"}, label="production")
     assert [(item.action, "protected" in item.reason) for item in items] == [("error", True)] * 2
+    assert [info.versions for info in registry.list()] == [1]  # without its label, nothing is pushed
 
 
 @pytest.mark.parametrize("state", ["", "[]", "{}", '{"format": 9, "templates": {}}', '{"format": 1, "templates": 3}'])
@@ -398,7 +410,13 @@ def test_no_text_is_ever_lost_and_two_runs_are_one(tmp_path_factory, steps):
                     if item.action not in ("conflict", "error"):
                         assert (item.name in live) == (item.name in after)
                         if item.name in live:
-                            assert Template.parse(after[item.name], name=item.name).hash == registry.get(item.name).hash
+                            # The newest one, or an old one that the file has gone back to, and that is said.
+                            found = Template.parse(after[item.name], name=item.name).hash
+                            if item.action == "same":
+                                assert found in versions[item.name]
+                            else:
+                                assert found == registry.version(f"{item.name}@{item.version}").hash
+                                assert found == registry.get(item.name).hash or "again" in item.reason
                 again = {item.name: item.action for item in sync.run()}
                 assert set(again.values()) <= {"same", "conflict"}
     assert json.loads((folder / STATE_FILE).read_text())["format"] == 1
