@@ -46,7 +46,8 @@ def sync(
         name, equals, side = pair.rpartition("=")
         if not equals or not name:
             raise ConfigError("not NAME=SIDE", subject=pair, remedy="Write NAME=folder or NAME=registry.")
-        sides[name] = side
+        if sides.setdefault(name, side) != side:
+            raise ConfigError("both sides are preferred", subject=name, remedy="Say which one is right, once.")
     with ContextEngine.open(store, tenant=tenant, embedder=None, create=not (dry_run or check)) as engine:
         syncing = TemplateSync(engine.templates, folder, direction=cast(Direction, direction))
         if dry_run or check:
@@ -58,7 +59,8 @@ def sync(
     else:
         for item in items:
             if item.action == "error":
-                error_line(f"{item.name}: {item.reason}")
+                # The reason begins with the name already, unless it is about another template or a line of this one.
+                error_line(item.reason if item.reason.startswith(f"{item.name}: ") else f"{item.name}: {item.reason}")
             elif item.action != "same":
                 note = "  (not in this direction)" if item.skipped else ""
                 say(f"{item.action:8} {item.name}{note}{f'  {item.reason}' if item.reason else ''}")

@@ -113,7 +113,7 @@ def templates_app(registry: TemplateRegistry, *, max_age: int = 30, public: bool
         parameters = request.path_params
         # `latest` is no label, and asks for neither a number nor a hash.
         reference = f"{parameters['name']}@{parameters['label']}"
-        return one(request, reference, for_now, of=lambda wanted: wanted.version is wanted.hash is None)
+        return one(request, reference, for_now, of=lambda wanted: wanted.version is None and wanted.hash is None)
 
     def every(request: Request) -> Response:
         try:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ctxkit.checking import shown
 from ctxkit.errors import StorageError
 
 __all__ = ["checked_name", "checked_plain_name", "checked_text", "decoded", "encoded", "parse_json"]
@@ -106,7 +107,9 @@ def parse_json(text: str | bytes, *, what: str = "the JSON") -> Any:
         found: dict[str, Any] = {}
         for key, value in items:
             if key in found:
-                raise StorageError(f"{what} has the key {key!r} twice in one object", remedy="Keep one of the two.")
+                raise StorageError(
+                    f"{what} has the key {_cut(repr(key))} twice in one object", remedy="Keep one of the two."
+                )
             found[key] = value
         return found
 
@@ -124,17 +127,19 @@ def _plain(value: Any, what: str, path: str, depth: int) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return checked_text(value, f"{what} at {path}")
+        return checked_text(value, f"{what} at {_cut(path)}")
     if isinstance(value, int):
         if value.bit_length() > INTEGER_BITS:
             raise StorageError(
-                f"{what} at {path} is an integer of {value.bit_length():,} bits",
+                f"{what} at {_cut(path)} is an integer of {value.bit_length():,} bits",
                 remedy=f"At most {INTEGER_BITS:,} bits are stored; keep it as text.",
             )
         return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise StorageError(f"{what} at {path} is {value}, which is not JSON", remedy="Use null or a finite number.")
+            raise StorageError(
+                f"{what} at {_cut(path)} is {value}, which is not JSON", remedy="Use null or a finite number."
+            )
         return float(value)
     if depth >= DEPTH_LIMIT:
         raise StorageError(f"{what} is nested more than {DEPTH_LIMIT} deep", remedy="Flatten it.")
@@ -143,7 +148,7 @@ def _plain(value: Any, what: str, path: str, depth: int) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item, what, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
     raise StorageError(
-        f"{what} at {path} is a {type(value).__name__}, which is not JSON",
+        f"{what} at {_cut(path)} is a {type(value).__name__}, which is not JSON",
         remedy="Use text, numbers, true, false, null, lists and objects; write a date as ISO 8601 text.",
     )
 
@@ -151,12 +156,17 @@ def _plain(value: Any, what: str, path: str, depth: int) -> Any:
 def _key(key: Any, what: str, path: str) -> str:
     # 1 and "1" would become one key in JSON, and the second value would silently win.
     if not isinstance(key, str):
-        raise StorageError(f"{what} at {path} has the key {key!r}, which is not text", remedy=f'Use "{key}".')
-    return str(checked_text(key, f"{what}, in a key at {path},"))
+        raise StorageError(f"{what} at {_cut(path)} has the key {shown(key)}, which is not text", remedy="Use text.")
+    return str(checked_text(key, f"{what}, in a key at {_cut(path)},"))
 
 
 def _join(path: str, key: Any) -> str:
     return f"{path}.{key}" if isinstance(key, str) and key.isidentifier() else f"{path}[{key!r}]"
+
+
+def _cut(text: str) -> str:
+    """A key or a path in an error's text, which is one line and no book."""
+    return text if len(text) <= 200 else f"{text[:200]}…"
 
 
 def _near(text: str, position: int) -> str:

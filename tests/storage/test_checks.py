@@ -305,3 +305,15 @@ def test_damaged_rows_are_errors_of_ours(tmp_path: Path) -> None:
 def test_no_day_is_before_the_first(tmp_path: Path) -> None:
     with Store.open(f"sqlite:///{tmp_path}/store.db") as store, pytest.raises(ConfigError, match="out of range"):
         store.runs.prune(before=datetime.min.replace(tzinfo=timezone(timedelta(hours=1))))
+
+
+def test_a_message_is_short_however_long_the_key_is() -> None:
+    key = "k" * 1_000_000
+    for text in (f'{{"{key}": 1, "{key}": 2}}', f'{{"{key}": "\\u0000"}}', f'{{"{key}": {{"{key}": NaN}}}}'):
+        with pytest.raises(StorageError) as caught:
+            parse_json(text)
+        assert len(str(caught.value)) < 1_000
+    for value in ({key: {1: 2}}, {key: object()}, {key: 1 << 5_000}, {key: float("inf")}, {key: {key + "\x00": 1}}):
+        with pytest.raises(StorageError) as caught:
+            encoded(value, "it")
+        assert len(str(caught.value)) < 1_000
