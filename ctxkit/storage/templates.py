@@ -19,14 +19,12 @@ from ctxkit.storage.checks import checked_plain_name, checked_text, decoded, enc
 from ctxkit.storage.clock import moment, now
 from ctxkit.storage.database import Database
 from ctxkit.storage.records import ANY, LabelMove, TemplateEvent, TemplateInfo, TemplateMatch, TemplateVersion
+from ctxkit.storage.template_search import SEARCH_PLACES, search, texts_of
 from ctxkit.storage.tenancy import Scope
 
 __all__ = ["SEARCH_PLACES", "Templates"]
 
 T = TypeVar("T")
-
-SEARCH_PLACES = ("name", "label", "slot", "text")
-"""Where a search looks."""
 
 
 class Templates:
@@ -72,7 +70,7 @@ class Templates:
         text = encoded(content, f"the template {name[:60]!r}")
         plain = decoded(text)
         digest = content_hash(plain)
-        folded = "\n".join([message, *_texts(plain)]).casefold()
+        folded = "\n".join([message, *texts_of(plain)]).casefold()
 
         def work(scope: Scope) -> TemplateVersion:
             head, table = tables.templates, tables.template_versions
@@ -306,7 +304,7 @@ class Templates:
             raise ConfigError("there is nothing to search for", subject=query, remedy="Give a text of one line.")
         if unknown := set(places) - set(SEARCH_PLACES):
             raise ConfigError(f"a search has no place {min(unknown)!r}", remedy=f"Places: {', '.join(SEARCH_PLACES)}.")
-        return self._database.read(self._tenant, lambda scope: _search(scope, wanted, set(places), archived))
+        return self._database.read(self._tenant, lambda scope: search(scope, wanted, set(places), archived))
 
     def list(self, *, archived: bool = False) -> list[TemplateInfo]:
         """The templates by name, with their labels; archived ones only when asked for."""
@@ -339,68 +337,6 @@ class Templates:
 
     async def alabel(self, name: str, label: str, version: int, **options: Any) -> LabelMove:
         return await asyncio.to_thread(self.label, name, label, version, **options)
-
-
-def _search(scope: Scope, wanted: str, places: set[str], archived: bool) -> list[TemplateMatch]:
-    head, table = tables.templates, tables.template_versions
-    joined = table.join(head, (head.c.tenant == table.c.tenant) & (head.c.name == table.c.name))
-    find = func.strpos if scope.kind == "postgresql" else func.instr
-    in_slot, in_text = find(table.c.slots, wanted) > 0, find(table.c.folded, wanted) > 0
-    statement = scope.select(
-        table.c.name, table.c.version, in_slot.label("slot"), in_text.label("text"), source=joined
-    ).order_by(table.c.name, table.c.version.desc())
-    if not archived:
-        statement = statement.where(table.c.archived_at.is_(None), head.c.archived_at.is_(None))
-    # Names and labels are ASCII, and are looked through here.
-    placed, _ = labelling.labels_of(scope)
-    labelled = {
-        (name, version)
-        for name, labels in placed.items()
-        for label, version in labels.items()
-        if wanted in label.casefold()
-    }
-    found: dict[str, TemplateMatch] = {}
-    for row in scope.all(statement):
-        there = {
-            "name": wanted in row.name.casefold(),
-            "label": (row.name, row.version) in labelled,
-            "slot": row.slot,
-            "text": row.text,
-        }
-        hits = tuple(place for place in SEARCH_PLACES if place in places and there[place])
-        if hits and row.name not in found:
-            found[row.name] = TemplateMatch(row.name, row.version, hits, placed.get(row.name, {}))
-    return list(found.values())
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Every text of a content that somebody wrote for it: no roles, types, trusts, hashes, or names of fields.
-
-    Of a schema that is its descriptions: what else is in it is the same in most schemas.
-    """
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            if name in ("slots", "schema"):
-                yield from _descriptions(item)
-            elif name not in ("role", "hash"):
-                yield from _texts(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _texts(item)
-
-
-def _descriptions(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        for name, item in value.items():
-            if name in ("title", "description") and isinstance(item, str):
-                yield item
-            else:
-                yield from _descriptions(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _descriptions(item)
 
 
 def _check_why(by: str, message: str) -> None:
