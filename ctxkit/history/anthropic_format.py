@@ -33,7 +33,10 @@ def write(messages: Sequence[Message], notes: Notes) -> dict[str, Any]:
                 notes.add(index, "a system message moves to the front")
             elif system:
                 notes.add(index, "it is joined with the system message before it")
-            system += _blocks(message.parts, index, notes)
+            said = _blocks(message.parts, index, notes)
+            if not said:
+                notes.add(index, "a message without content is left out")
+            system += said
             _check_form(message, index, notes)
             continue
         blocks = _turn(message, index, notes)

@@ -251,6 +251,7 @@ class TestAnthropic:
         exported = export_history(dialogue, "anthropic")
         assert len(json.loads(exported.value)["messages"]) == 1
         assert len(exported.notes) == 3
+        assert export_history([Message("system", ""), *dialogue[:1]], "anthropic").notes, "an empty system message too"
 
 
 @pytest.mark.parametrize("form", FORMATS)
