@@ -110,7 +110,7 @@ def delete(scope: Scope, session: str, *, branches: bool) -> int:
     level = children(scope, doomed)
     if level and not branches:
         raise ProtectedError(
-            f"{len(level)} branches share its messages: {', '.join(level[:5])}",
+            f"sessions that branched from it need it: {', '.join(level[:5])}",
             subject=session,
             remedy="Delete them first, or all together: delete(session, branches=True).",
         )
