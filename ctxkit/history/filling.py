@@ -39,7 +39,8 @@ def fill(
         BudgetError: not even the leading system messages and the newest user message fit.
     """
     left = max_tokens - timeline.fixed(max_tokens)
-    head, newest = timeline.entries[: timeline.head], timeline.newest
+    entries, newest = timeline.entries, timeline.newest
+    head = entries[: timeline.head]
     if newest is None:
         return arranged(head)
     places = (max_messages or sys.maxsize) - 1
@@ -52,15 +53,15 @@ def fill(
             continue
         if left < _LEAST or places < 1 or missed > _PATIENCE:
             break
-        role = timeline.entries[place].message.role
-        adding = [place]
-        if gaps and role == "assistant" and place < opening:
-            adding = [*_opener(timeline, place, left - timeline.cost(place)), place]
-            if len(adding) == 1:
+        entry = entries[place]
+        cost, size = timeline.cost(place), 1 + len(entry.results)
+        opener = None
+        if gaps and place < opening and entry.message.role == "assistant":
+            opener = _opener(timeline, place, left - cost)
+            if opener is None:
                 missed += 1
                 continue
-        cost = sum(map(timeline.cost, adding))
-        size = sum(1 + len(timeline.entries[each].results) for each in adding)
+            cost, size = cost + timeline.cost(opener), size + 1
         if cost > left or size > places:
             if gaps:
                 missed += 1
@@ -69,10 +70,14 @@ def fill(
         missed = 0
         left -= cost
         places -= size
-        kept += adding
-        seen.update(adding)
-        if role == "user" or len(adding) > 1:
-            opening = min(opening, adding[0])
+        if opener is not None:
+            kept.append(opener)
+            seen.add(opener)
+            opening = opener
+        kept.append(place)
+        seen.add(place)
+        if entry.message.role == "user" and place < opening:
+            opening = place
 
     def chosen(count: int) -> list[int]:
         return sorted([*kept[: len(kept) - count], newest])
@@ -80,19 +85,17 @@ def fill(
     def fits(count: int) -> bool:
         return timeline.tokens([*range(timeline.head), *chosen(count)]) <= max_tokens
 
-    # Entries are planned one by one, which is only about right: the whole is what has to fit.
-    dropped = 0 if fits(0) else bisect_left(range(len(kept)), True, lo=1, key=fits)
-    return arranged([*head, *(timeline.entries[place] for place in chosen(dropped))])
+    # Entries are planned one by one, which for some counters is only about right: the whole is what has to fit.
+    dropped = 0 if timeline.additive or fits(0) else bisect_left(range(len(kept)), True, lo=1, key=fits)
+    return arranged([*head, *(entries[place] for place in chosen(dropped))])
 
 
-def _opener(timeline: Timeline, place: int, room: int) -> list[int]:
+def _opener(timeline: Timeline, place: int, room: int) -> int | None:
     """A user message before a place: the dialogue's first, or else the last before it, whichever fits first."""
-    users = (at for at in range(timeline.head, place) if timeline.entries[at].message.role == "user")
-    first = next(users, None)
-    last = next(
-        (at for at in range(place - 1, timeline.head - 1, -1) if timeline.entries[at].message.role == "user"), None
-    )
-    return next(([at] for at in (first, last) if at is not None and timeline.cost(at) <= room), [])
+    entries = timeline.entries
+    first = next((at for at in range(timeline.head, place) if entries[at].message.role == "user"), None)
+    last = next((at for at in range(place - 1, timeline.head - 1, -1) if entries[at].message.role == "user"), None)
+    return next((at for at in (first, last) if at is not None and timeline.cost(at) <= room), None)
 
 
 def tail(timeline: Timeline) -> Iterable[int]:

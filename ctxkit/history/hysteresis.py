@@ -79,7 +79,7 @@ class Hysteresis:
 
     def _tokens(self, timeline: Timeline, cut: int, kept: Sequence[Message], whole: Sequence[Message]) -> int:
         """What the whole costs, no less: the first assistant messages after a cut may not be in it."""
-        if not getattr(timeline.counter, "additive", False):
+        if not timeline.additive:
             return timeline.counter.count_prompt(whole)
         key = ("cost", id(kept))
         known = timeline.facts.get(key)

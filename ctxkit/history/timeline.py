@@ -39,6 +39,7 @@ class Timeline:
         "_mender",
         "_overhead",
         "_sums",
+        "additive",
         "counter",
         "entries",
         "facts",
@@ -52,6 +53,7 @@ class Timeline:
 
     def __init__(self, counter: ChatCounter) -> None:
         self.counter = counter
+        self.additive = bool(getattr(counter, "additive", False))
         self.messages: list[Message] = []
         self.entries: list[Entry] = []
         self.head = 0
@@ -111,7 +113,7 @@ class Timeline:
 
     def tokens(self, places: Sequence[int]) -> int:
         """What a prompt of these entries costs, no less; their first assistant messages may be dropped from it."""
-        if getattr(self.counter, "additive", False):
+        if self.additive:
             return self.overhead() + sum(map(self.cost, places))
         return self.counter.count_prompt(arranged([self.entries[place] for place in places]))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -34,6 +34,7 @@ from ctxkit.testing.windows import WordChatCounter, dialogue
 from tests.strategies import texts
 
 COUNTER = WordChatCounter()
+PROVIDER = OpenAIChatCounter("gpt-4o")
 WINDOWS: tuple[Window, ...] = (
     TailWindow(),
     SlidingWindow(),
@@ -92,6 +93,7 @@ def test_the_beginning_stays_between_two_cuts() -> None:
     ]
 
 
+@settings(max_examples=100)
 @given(st.integers(0, 10_000), st.integers(150, 400), st.sampled_from([0.3, 0.5, 0.8]))
 def test_prefix_reuse_of_any_window(seed: int, budget: int, low: float) -> None:
     """Law 7: cuts are rare, whatever window chooses, and a prompt between two cuts begins with the one before it."""
@@ -266,7 +268,7 @@ def test_bad_input(window: Window) -> None:
 
 @pytest.mark.parametrize("window", WINDOWS[:-1], ids=lambda window: type(window).__name__)
 def test_a_message_of_five_megabytes(window: Window) -> None:
-    counter = OpenAIChatCounter("gpt-4o")
+    counter = PROVIDER
     huge = Message("user", "lorem ipsum dolor " * 290_000, id="huge")
     messages = [says("user", "hello"), huge, says("assistant", "I see"), says("user", "what is it about")]
     assert "huge" not in {message.id for message in window.select(messages, 500, counter)}

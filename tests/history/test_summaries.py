@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import event, given
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from ctxkit.errors import ConfigError, CtxkitError, HistoryError, ProviderError
@@ -123,6 +123,7 @@ def test_what_is_no_summary(data: dict[str, Any]) -> None:
         Summary.from_json(data)
 
 
+@settings(max_examples=100)
 @given(st.lists(texts, min_size=1, max_size=8), st.integers(150, 400), st.integers(5, 30))
 def test_the_summariser_never_gets_more_than_its_window(said: list[str], window: int, answer: int) -> None:
     prompts: list[Prompt] = []
