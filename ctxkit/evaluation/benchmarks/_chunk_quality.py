@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ctxkit.chunking import SemanticGraphChunker
+from ctxkit.chunking import RecursiveChunker, SemanticGraphChunker, SentenceChunker
 from ctxkit.documents import Chunk, Document, Span
 from ctxkit.evaluation.benchmarks._chunk_retrieval import FETCHED, found
 from ctxkit.evaluation.benchmarks._frameworks import ask
@@ -20,15 +20,17 @@ from ctxkit.evaluation.benchmarks._vectors import vectors_of
 from ctxkit.evaluation.bootstrap import paired_bootstrap
 from ctxkit.evaluation.datasets import RetrievalSet
 from ctxkit.evaluation.report import Bar, Report
-from ctxkit.protocols import Embedder
+from ctxkit.protocols import Chunker, Embedder
+from ctxkit.retrieval.postings import BM25, InvertedIndex
+from ctxkit.retrieval.terms import Analyzer
 from ctxkit.storage import index_text
 from ctxkit.tokens import get_counter
 
 __all__ = ["PEERS", "SETTINGS", "quality"]
 
 ENCODING = "cl100k_base"
-SETTINGS = ((55, 110), (90, 180), (130, 240), (200, 320), (300, 420))
-"""Preferred and most tokens of our chunks: mean sizes from under 60 to over 250."""
+SETTINGS = ((55, 110), (90, 180), (130, 240), (200, 320), (300, 420), (400, 520))
+"""Preferred and most tokens of our chunks: mean sizes from about 60 to over 300, so that no peer's is beyond them."""
 CHOSEN = (90, 180)
 """The setting whose ablations are measured."""
 PEERS = tuple(
@@ -46,6 +48,9 @@ PEERS = tuple(
 PEERS_RETRIEVED = (200,)
 """Sizes at which peers' chunks are embedded too: each costs two minutes of a processor."""
 MEASURES = ("recall", "precision", "iou", "omega")
+BY_WORDS = ("recall_bm25", "iou_bm25")
+"""What BM25 finds in the chunks: without an embedder, so that every peer can be compared at every size."""
+OWN = {"recursive": RecursiveChunker, "sentence": SentenceChunker}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,11 @@ def quality(
     if embedder is not None:
         report.bars.append(Bar.at_least("iou", best[0]["iou"], 9.5))
         report.bars.append(Bar.at_least("recall", best[0]["recall"], 79.0))
+    for name, make in OWN.items():
+        for size in sorted({size for _, size in peers}):
+            own = _own(make(max_tokens=size, counter=get_counter(ENCODING)), documents, name, str(size))
+            asked = embedder if size in PEERS_RETRIEVED or ablate else None
+            _compare(report, scored, _score(report, own, questions, asked))
     answer = ask("split", texts=[document.text for document in documents], settings=[list(peer) for peer in peers])
     if answer is None:
         report.data += "; peers left out: run `make peers`"
@@ -128,6 +138,10 @@ RETRIEVED = ("graph, no context line",)
 
 
 def _graph(chunker: SemanticGraphChunker, documents: Sequence[Document], name: str) -> System:
+    return _own(chunker, documents, name, f"{chunker.preferred_tokens}/{chunker.max_tokens}")
+
+
+def _own(chunker: Chunker, documents: Sequence[Document], name: str, setting: str) -> System:
     spans, texts = {}, {}
     start = time.process_time()
     chunked: dict[str, list[Chunk]] = {document.id: list(chunker.chunk(document)) for document in documents}
@@ -135,10 +149,8 @@ def _graph(chunker: SemanticGraphChunker, documents: Sequence[Document], name: s
     for document in documents:
         chunks = chunked[document.id]
         spans[document.id] = [chunk.span for chunk in chunks]
-        texts[document.id] = [
-            index_text("", (), chunk.text, chunk.context) if chunker.context_tokens else chunk.text for chunk in chunks
-        ]
-    return System(name, f"{chunker.preferred_tokens}/{chunker.max_tokens}", spans, texts, seconds)
+        texts[document.id] = [index_text("", (), chunk.text, chunk.context) for chunk in chunks]
+    return System(name, setting, spans, texts, seconds)
 
 
 def _score(report: Report, system: System, questions: RetrievalSet, embedder: Embedder | None) -> Scores:
@@ -151,6 +163,10 @@ def _score(report: Report, system: System, questions: RetrievalSet, embedder: Em
     published = {
         "omega": _column(lambda question: precision_omega(system.spans, wanted[question], touching=True), len(wanted))
     }
+    flat = [(id_, span) for id_ in bare for span in bare[id_]]
+    by_words = _by_words(system, questions)
+    table = np.array([found([flat[at] for at in row], wanted[number]) for number, row in enumerate(by_words)])
+    strict.update(zip(BY_WORDS, (table[:, 0], table[:, 2]), strict=True))
     if embedder is not None:
         fetched = _fetched(system, questions, embedder)
         for measures, spans_by_id in ((strict, bare), (published, system.spans)):
@@ -170,6 +186,8 @@ def _score(report: Report, system: System, questions: RetrievalSet, embedder: Em
         if name in strict:
             row[name] = round(100 * float(strict[name].mean()), 2)
             row[f"{name}_published"] = round(100 * float(published[name].mean()), 2)
+    for name in BY_WORDS:
+        row[name] = round(100 * float(strict[name].mean()), 2)
     report.rows.append(row)
     return Scores(system.name, statistics.fmean(tokens), strict)
 
@@ -186,6 +204,16 @@ def _fetched(system: System, questions: RetrievalSet, embedder: Embedder) -> NDA
     return nearest
 
 
+def _by_words(system: System, questions: RetrievalSet) -> list[list[int]]:
+    """The five best chunks of all documents for each question, by BM25."""
+    analyzer, index = Analyzer(), InvertedIndex()
+    texts = [analyzer.terms(text) for texts in system.texts.values() for text in texts]
+    index.add(range(len(texts)), texts)
+    return [
+        index.search(analyzer.query_terms(text), FETCHED, BM25())[0].tolist() for text in questions.queries.values()
+    ]
+
+
 def _compare(report: Report, ours: Sequence[Scores], peer: Scores) -> None:
     """The paired difference at the peer's mean size, ours interpolated between our settings on a logarithmic scale."""
     sizes = [scores.mean_tokens for scores in ours]
@@ -199,15 +227,17 @@ def _compare(report: Report, ours: Sequence[Scores], peer: Scores) -> None:
         "chunker": f"graph - {peer.name}",
         "mean_tokens": round(peer.mean_tokens, 1),
     }
-    for name in MEASURES:
-        if name not in peer.strict:
+    for name in (*MEASURES, *BY_WORDS):
+        if name not in peer.strict or name not in low.strict or name not in high.strict:
             continue
         here = (1 - part) * low.strict[name] + part * high.strict[name]
         key = f"{peer.name}_at_{peer.mean_tokens:.0f}"
         difference = paired_bootstrap(100 * here, 100 * peer.strict[name])
         row[name] = f"{difference.mean:+.2f} ({difference.low:+.2f} to {difference.high:+.2f})"
-        if name in ("iou", "omega"):
+        if peer.name in OWN:
+            continue
+        if name in ("iou", "omega", "iou_bm25"):
             report.bars.append(Bar.at_least(f"{name}_above_{key}", difference.low, 0.0))
-        elif name == "recall":
-            report.bars.append(Bar.at_least(f"recall_not_below_{key}", difference.high, 0.0))
+        elif name in ("recall", "recall_bm25"):
+            report.bars.append(Bar.at_least(f"{name}_not_below_{key}", difference.high, 0.0))
     report.rows.append(row)
