@@ -237,8 +237,8 @@ def test_a_forked_process_waits_for_nobody_of_its_parent(store, other):
             signal.alarm(10)
             code = 1
             try:
-                time.sleep(0.05)
-                code = 0 if text(cache.get("a@production")) == "two" else 1
+                until(lambda: text(cache.get("a@production")) == "two")
+                code = 0
             finally:
                 os._exit(code)
     assert os.waitpid(child, 0)[1] == 0
