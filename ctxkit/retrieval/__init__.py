@@ -10,6 +10,7 @@ from ctxkit.retrieval.lexical import Lexical
 from ctxkit.retrieval.neighbourhood import Neighbourhood
 from ctxkit.retrieval.neighbours import drop_copies, merge_neighbours
 from ctxkit.retrieval.postings import BM25
+from ctxkit.retrieval.stretches import Stretches
 from ctxkit.retrieval.terms import Analyzer
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Hybrid",
     "Lexical",
     "Neighbourhood",
+    "Stretches",
     "drop_copies",
     "max_normalised",
     "merge_neighbours",
