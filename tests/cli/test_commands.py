@@ -83,7 +83,7 @@ def test_search_finds_and_says_why(ctxkit: Any, notes: Path) -> None:
     rows = ctxkit("search", "rotate the signing key", "-k", 2, *EMBED, "--json").json
     assert 1 <= len(rows) <= 2
     best = rows[0]
-    assert set(best) == {"document", "source", "start", "end", "text", "score", "scores"}
+    assert set(best) == {"document", "source", "start", "end", "text", "score", "scores", "via"}
     assert best["source"].endswith("keys.md")
     assert 0 <= best["score"] <= 1 and "lexical" in best["scores"]
     assert (notes / "keys.md").read_text()[best["start"] : best["end"]] == best["text"]
