@@ -243,16 +243,3 @@ def test_wrong_parameters(kind: type, parameters: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as caught:
         kind(**parameters)
     assert caught.value.remedy
-
-
-@pytest.mark.model
-def test_a_real_model_sums_up_or_nothing_is_replaced(local_model: Any) -> None:
-    summariser = ModelSummariser(model=local_model, max_tokens=48)
-    record = StageRecord("history")
-    summary = roll(TALK, summariser, record=record)
-    print(record.notes, summary)
-    assert record.notes["summary"]
-    if summary is not None:
-        counter = local_model.counter
-        assert counter.count(summary.text) < sum(counter.count(message.text) for message in TALK)
-        assert summary.message_ids == ("a", "b", "c")
