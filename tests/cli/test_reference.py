@@ -20,7 +20,7 @@ COMMANDS = [
     *(f"experiments {verb}" for verb in ("start", "status", "assign", "record", "cover", "stop")),
     *(f"graph {verb}" for verb in ("show", "stats")),
     *(f"sessions {verb}" for verb in ("list", "show", "append", "export", "import")),
-    *(f"sessions {verb}" for verb in ("branch", "prune", "search", "delete")),
+    *(f"sessions {verb}" for verb in ("branch", "prune", "search", "window", "delete")),
 ]
 
 
