@@ -13,6 +13,7 @@ from ctxkit.cli.output import (
     EmbedderOption,
     FilterOption,
     JsonOption,
+    NeighboursOption,
     NowOption,
     StoreOption,
     TenantOption,
@@ -60,6 +61,7 @@ def assemble(
     filters: list[str] = FilterOption,
     half_life: float | None = HalfLifeOption,
     diversity: float | None = DiversityOption,
+    neighbours: bool = NeighboursOption,
     compress: bool = CompressOption,
     position: bool = PositionOption,
     now: str | None = NowOption,
@@ -78,7 +80,13 @@ def assemble(
 
     with ContextEngine.open(store, tenant=tenant, create=False, embedder=embedder, candidates=candidates) as engine:
         engine.stages = make_stages(
-            engine, model=model, half_life=half_life, diversity=diversity, compress=compress, position=position
+            engine,
+            model=model,
+            half_life=half_life,
+            diversity=diversity,
+            neighbours=neighbours,
+            compress=compress,
+            position=position,
         )
         prompt = engine.assemble(
             query,
@@ -116,6 +124,7 @@ def ask(
     filters: list[str] = FilterOption,
     half_life: float | None = HalfLifeOption,
     diversity: float | None = DiversityOption,
+    neighbours: bool = NeighboursOption,
     compress: bool = CompressOption,
     position: bool = PositionOption,
     now: str | None = NowOption,
@@ -142,7 +151,13 @@ def ask(
     )
     with ContextEngine.open(store, tenant=tenant, create=False, embedder=embedder, candidates=candidates) as engine:
         engine.stages = make_stages(
-            engine, model=model, half_life=half_life, diversity=diversity, compress=compress, position=position
+            engine,
+            model=model,
+            half_life=half_life,
+            diversity=diversity,
+            neighbours=neighbours,
+            compress=compress,
+            position=position,
         )
         arguments: dict[str, Any] = {
             "model": model,

@@ -10,6 +10,7 @@ from ctxkit.cli.output import (
     EmbedderOption,
     FilterOption,
     JsonOption,
+    NeighboursOption,
     NowOption,
     StoreOption,
     TenantOption,
@@ -90,6 +91,7 @@ def search(
     filters: list[str] = FilterOption,
     half_life: float | None = typer.Option(None, help="Prefer newer documents: days in which the weight halves."),
     diversity: float | None = typer.Option(None, help="Avoid repeats: 0 (relevance only) to 1 (variety only)."),
+    neighbours: bool = NeighboursOption,
     now: str | None = NowOption,
     explain: bool = typer.Option(False, "--explain", help="Also say through which names the graph reached a chunk."),
     embedder: str = EmbedderOption,
@@ -105,7 +107,7 @@ def search(
     from ctxkit.engine import ContextEngine
 
     with ContextEngine.open(store, tenant=tenant, create=False, embedder=embedder) as engine:
-        engine.stages = make_stages(engine, half_life=half_life, diversity=diversity)
+        engine.stages = make_stages(engine, half_life=half_life, diversity=diversity, neighbours=neighbours)
         moment = moment_for(parse_moment(now), half_life)
         found = engine.search(query, k, filters=parse_filters(filters), now=moment)
         describe = getattr(engine.retriever, "describe", None)

@@ -20,6 +20,9 @@ TenantOption = typer.Option(None, "--tenant", help="The tenant. [default: $CTXKI
 JsonOption = typer.Option(False, "--json", help="Print JSON.")
 EmbedderOption = typer.Option("auto", "--embedder", help="auto, none, or the name of a registered embedder.")
 FilterOption = typer.Option([], "--filter", help="KEY=VALUE of the documents' metadata; repeat for more.")
+NeighboursOption = typer.Option(
+    False, "--neighbours", help="Also what stands beside the best or shares rare names, and who is asked about."
+)
 NowOption = typer.Option(None, "--now", help="The time that recency counts from, ISO 8601. [default: the clock]")
 
 

@@ -21,11 +21,17 @@ def make_stages(
     model: str | Model | None = None,
     half_life: float | None = None,
     diversity: float | None = None,
+    neighbours: bool = False,
     compress: bool = False,
     position: bool = False,
 ) -> tuple[Any, ...]:
     """The stages that the options ask for, in the order in which they make sense, with the engine's own parts."""
     stages: list[Any] = []
+    if neighbours:
+        from ctxkit.retrieval import Hybrid, Neighbourhood
+
+        graph = engine.retriever.graph if isinstance(engine.retriever, Hybrid) else None
+        stages.append(Neighbourhood(engine.store, graph=graph))
     if half_life is not None:
         from ctxkit.reranking import TimeDecay
 

@@ -1,4 +1,4 @@
-"""One hop around the best candidates: what stands beside them, and what shares a rare name with them."""
+"""One hop around the best candidates: what stands beside them, what shares a rare name, who speaks of himself."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ctxkit.checking import check_number, check_whole
 from ctxkit.documents import Candidate, Chunk, Query
+from ctxkit.graph.names import query_names
 from ctxkit.retrieval.candidates import check_query
 from ctxkit.retrieval.graph import Graph, written
 from ctxkit.retrieval.neighbours import best_first
@@ -32,7 +33,9 @@ class Neighbourhood:
     candidate's `final` grows by `beside` times that of the chunks before and behind it in its document, and by `shared`
     times that of the best candidate whose rare names it holds, in proportion to their rarity. Around the `best` first
     candidates this also adds chunks of the store that retrieval did not find; it is the one stage that adds, and adds
-    stored chunks of the query's tenant that match its filters, whole. Scores are divided by the greatest when that is
+    stored chunks of the query's tenant that match its filters, whole. At last a candidate that is *about* a name in the
+    question (its speaker, its title or its heading) grows by the part `about`: to "What has Ada read?" it is Ada who
+    says it, and the turns around hers tell less. Scores are divided by the greatest when that is
     above 1. Candidates come back best first.
 
     Args:
@@ -40,6 +43,7 @@ class Neighbourhood:
         graph: names that chunks share; default the store's. Without entities in the store nothing is shared.
         beside: the weight of each of the two neighbours.
         shared: the weight of the best candidate that shares names.
+        about: the part by which a candidate grows that is about a name in the question.
         best: around how many candidates chunks are added.
         added: how many chunks of each kind are added at most for each of them.
 
@@ -57,6 +61,7 @@ class Neighbourhood:
     graph: Graph | None = None
     beside: float = 0.3
     shared: float = 0.1
+    about: float = 0.5
     best: int = 10
     added: int = 2
     _names: Graph = field(init=False, repr=False)
@@ -64,6 +69,7 @@ class Neighbourhood:
     def __post_init__(self) -> None:
         check_number(self.beside, "beside", minimum=0)
         check_number(self.shared, "shared", minimum=0)
+        check_number(self.about, "about", minimum=0)
         check_whole(self.best, "best", minimum=0)
         check_whole(self.added, "added", minimum=0)
         self._names = Graph(self.store) if self.graph is None else self.graph
@@ -82,7 +88,11 @@ class Neighbourhood:
                 gain[key] = gain.get(key, 0.0) + value
                 via[key] = name
         found = [*ordered, *self._new(ordered, [key for key in gain if key not in score])]
-        raised = [candidate.score + gain.get(_key(candidate), 0.0) for candidate in found]
+        about = self._about(query.text, found)
+        raised = [
+            (candidate.score + gain.get(_key(candidate), 0.0)) * (1 + self.about * spoken)
+            for candidate, spoken in zip(found, about, strict=True)
+        ]
         top = max(1.0, *raised)
         result = []
         for candidate, value in zip(found, raised, strict=True):
@@ -91,6 +101,17 @@ class Neighbourhood:
                 moved = replace(moved, via=(written(via[_key(candidate)], moved.chunk),))
             result.append(moved)
         return sorted(result, key=best_first)
+
+    def _about(self, text: str, candidates: Sequence[Candidate]) -> list[bool]:
+        """Which candidates are about a name in the question."""
+        graph = self._names.index.graph() if self.about else None
+        asked = graph.find(query_names(text)) if graph is not None else ()
+        if graph is None or not len(asked):
+            return [False] * len(candidates)
+        rows, known = graph.rows(np.array([_key(candidate) for candidate in candidates], dtype=np.int64))
+        wanted = np.zeros(len(graph.names))
+        wanted[asked] = 1.0
+        return list(known & (graph.subjects @ wanted > 0)[rows])
 
     def _gain_beside(self, ordered: Sequence[Candidate], score: dict[int, float]) -> dict[int, float]:
         """What each chunk beside a candidate gains; of those that are no candidates, the ones beside the best."""

@@ -52,14 +52,21 @@ def merge_neighbours(
 
 
 def drop_copies(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Without candidates that would send a text which a better one sends already; white space apart. Order is kept."""
-    seen: set[str] = set()
-    kept = []
+    """Without candidates that would send a text which a better one sends already; white space apart. Order is kept.
+
+    Of copies in one document the first in its text stays, with the rank and scores of the best: which of two equal
+    passages is cited must not hang on the millionth part of a score.
+    """
+    place: dict[str, int] = {}
+    kept: list[Candidate] = []
     for candidate in candidates:
-        text = " ".join(candidate.text.split())
-        if text not in seen:
-            seen.add(text)
+        at = place.setdefault(" ".join(candidate.text.split()), len(kept))
+        if at == len(kept):
             kept.append(candidate)
+            continue
+        best = kept[at]
+        if candidate.chunk.document_id == best.chunk.document_id and candidate.chunk.span < best.chunk.span:
+            kept[at] = replace(candidate, scores=best.scores, via=best.via)
     return kept
 
 

@@ -93,6 +93,21 @@ def test_search_finds_and_says_why(ctxkit: Any, notes: Path) -> None:
     assert {row["source"].split("/")[-1] for row in only} <= {"budget.md"}
 
 
+def test_search_says_through_which_names_and_takes_in_neighbours(ctxkit: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "films"
+    folder.mkdir()
+    (folder / "film.md").write_text("Red Harbour is a film that was directed by Ilse Brandt.")
+    (folder / "brandt.md").write_text("For years Ilse Brandt lived in Lisbon, her place of birth.")
+    (folder / "tea.md").write_text("Tea is brewed below the boiling point.")
+    ctxkit("ingest", str(folder), "--extractor", "light", *EMBED)
+    for options in ((), ("--neighbours",)):
+        rows = ctxkit("search", "Who directed Red Harbour?", *EMBED, *options, "--json").json
+        via = {row["source"].split("/")[-1]: row["via"] for row in rows}
+        assert "Ilse Brandt" in via["brandt.md"]
+    prompt = ctxkit("assemble", "Who directed Red Harbour?", "--neighbours", *EMBED, "--explain")
+    assert any(" via " in line and "Ilse Brandt" in line for line in prompt.out.splitlines())
+
+
 def test_assemble_holds_the_budget_and_names_every_source(ctxkit: Any, notes: Path) -> None:
     ctxkit("ingest", "notes", *EMBED)
     result = ctxkit("assemble", "how do I rotate a key?", "--budget", 400, "--reserve", 100, *EMBED, "--json")

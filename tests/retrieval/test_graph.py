@@ -84,6 +84,17 @@ class TestNeighbourhood(StageConformance):
         return Neighbourhood(Store.open("sqlite://"))
 
 
+class TestNeighbourhoodOverAFilledStore(StageConformance):
+    """The given candidates are not of this store, so that nothing may be added to them."""
+
+    @pytest.fixture(autouse=True)
+    def _use(self, filled: Store) -> None:
+        self._store = filled
+
+    def make_stage(self) -> Neighbourhood:
+        return Neighbourhood(self._store)
+
+
 # ------------------------------------------------------------------------------------------------ what it finds
 
 
@@ -275,6 +286,22 @@ def test_what_stands_beside_a_hit_is_raised_and_added(with_graph: bool) -> None:
         assert [candidate.text for candidate in Neighbourhood(store, beside=0, shared=0)(query, first)] == TALK[:1]
 
 
+def test_who_is_asked_about_speaks_for_himself() -> None:
+    with Store.open("sqlite://") as store:
+        _talk(store)
+        put(store, documents(["film"]))  # without any entity there is no graph
+        hybrid = Hybrid(store, None)
+        query = Query("What did Bob say of the lake, where did you go?")
+        found = hybrid.retrieve(query, 4)
+        plain = {each.chunk.id: each.score for each in Neighbourhood(store, about=0)(query, found)}
+        raised = Neighbourhood(store, about=0.5)(query, found)
+        ratio = {each.text.partition(":")[0]: each.score / plain[each.chunk.id] for each in raised}
+        assert ratio["Bob"] == pytest.approx(1.5 * ratio["Ada"])
+        nobody = Query("where did you go")
+        found = hybrid.retrieve(nobody, 4)
+        assert Neighbourhood(store)(nobody, found) == Neighbourhood(store, about=0)(nobody, found)
+
+
 def test_what_shares_a_rare_name_is_added_with_the_name(filled: Store) -> None:
     first = Hybrid(filled, None, weights={"lexical": 1}).retrieve(Query("a film of 1961"), 1)
     assert [candidate.chunk.document_id for candidate in first] == ["film"]
@@ -285,7 +312,9 @@ def test_what_shares_a_rare_name_is_added_with_the_name(filled: Store) -> None:
     assert len(Neighbourhood(filled, beside=0, shared=0.5)(only, first)) == 1
 
 
-@pytest.mark.parametrize("parameters", [{"beside": -1}, {"shared": -0.1}, {"best": -1}, {"added": 1.5}])
+@pytest.mark.parametrize(
+    "parameters", [{"beside": -1}, {"shared": -0.1}, {"about": -0.1}, {"best": -1}, {"added": 1.5}]
+)
 def test_a_neighbourhood_without_sense_is_refused(filled: Store, parameters: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
         Neighbourhood(filled, **parameters)  # type: ignore[arg-type]

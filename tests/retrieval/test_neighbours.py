@@ -231,6 +231,13 @@ def test_copies_go_and_the_best_stays() -> None:
     assert [each.score for each in kept] == [0.9, 0.2]
 
 
+def test_of_copies_in_one_document_the_first_stays_with_the_rank_of_the_best() -> None:
+    document = Document(id="d", text="same. else. same.")
+    spans = {Span(12, 17): 0.9, Span(6, 11): 0.85, Span(0, 5): 0.8}
+    kept = drop_copies([Candidate(Chunk.of(document, span, 2), {"final": score}) for span, score in spans.items()])
+    assert [(each.chunk.span.start, each.score) for each in kept] == [(0, 0.9), (6, 0.85)]
+
+
 def test_a_wrong_limit_is_named() -> None:
     with pytest.raises(ConfigError, match="max_tokens"):
         merge_neighbours([], max_tokens=-1)

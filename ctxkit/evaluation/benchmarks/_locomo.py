@@ -44,13 +44,18 @@ def _without(store: Store, embedder: Embedder, **parts: Any) -> Hybrid:
     return _hybrid(store, embedder, weights={"dense": 1, "lexical": 1}, **parts)
 
 
+def _beside(store: Store) -> Stage:
+    """What stands beside a candidate, and nothing that the graph says."""
+    return Neighbourhood(store, shared=0, about=0)
+
+
 SYSTEMS: Mapping[str, Callable[[Store, Embedder], Parts]] = {
     "reciprocal rank, constant 10, with neighbours": lambda store, embedder: (
         _without(store, embedder, fusion=partial(reciprocal_rank, constant=10.0)),
-        Neighbourhood(store, shared=0),
+        _beside(store),
     ),
     "hybrid without graph": lambda store, embedder: (_without(store, embedder), None),
-    PLAIN: lambda store, embedder: (_without(store, embedder), Neighbourhood(store, shared=0)),
+    PLAIN: lambda store, embedder: (_without(store, embedder), _beside(store)),
     "graph, names in the question alone": lambda store, embedder: (
         _hybrid(store, embedder, graph=Graph(store, hits=0)),
         None,
