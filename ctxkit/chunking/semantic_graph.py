@@ -30,6 +30,7 @@ _NEIGHBOURHOOD = 6  # nodes before a chunk whose entities its context line may n
 _NUMBERS = frozenset({"CARDINAL", "ORDINAL", "PERCENT", "MONEY", "QUANTITY", "TIME", "DATE", "URL", "EMAIL", "HANDLE"})
 _LONGEST_TABLE = 100  # rows that a context line looks back over for the first
 _LONGEST_ENTITY = 200  # characters within which a sentence does not end
+_EMBEDDED = 160  # characters of a node that its vector is made of: how it begins tells what it is about
 _INSIDE_ENTITY = 10.0  # what a cut there costs
 
 
@@ -205,7 +206,8 @@ class GraphStream:
         if chunker.entity_weight and len(entities):
             costs += chunker.entity_weight * mention_ties(*_entity_mentions(entities, home), n)
         if chunker.meaning_weight and self._embedder is not None:
-            costs += chunker.meaning_weight * similarity_ties(self._embedder.embed(parts), nodes.tokens)
+            vectors = self._embedder.embed([part[:_EMBEDDED] for part in parts])
+            costs += chunker.meaning_weight * similarity_ties(vectors, nodes.tokens)
         if chunker.structure_weight:
             costs += chunker.structure_weight * _structure(text, nodes)
         if len(entities):

@@ -204,17 +204,25 @@ def _spans(report: Report, meetings: Sequence[Meeting], embedder: Embedder) -> N
     held_out = np.array(unseen)
     for name, values in recalls.items():
         each = np.array(values)
-        row = {"measure": "spans", "system": name, "recall": round(100 * each.mean(), 1), "questions": len(values)}
+        row = {"measure": "spans", "system": name, "recall": _percent(each), "questions": len(values)}
         if held_out.any():
-            row["recall_unseen"] = round(100 * each[held_out].mean(), 1)
+            row["recall_unseen"] = _percent(each[held_out])
             row["questions_unseen"] = int(held_out.sum())
-        row["times_fixed"] = round(each.mean() / base.mean(), 2)
+        row["times_fixed"] = round(_ratio(each, base), 2)
         row["ours_more"] = "{:+.3f} [{:+.3f}, {:+.3f}]".format(*paired_bootstrap(ours, each))
         report.rows.append(row)
-    report.bars.append(Bar.at_least("span_recall_times_fixed", ours.mean() / base.mean(), 1.3))
+    report.bars.append(Bar.at_least("span_recall_times_fixed", _ratio(ours, base), 1.3))
     if held_out.any():
-        ratio = ours[held_out].mean() / base[held_out].mean()
+        ratio = _ratio(ours[held_out], base[held_out])
         report.bars.append(Bar.at_least("span_recall_times_fixed_unseen", ratio, 1.3))
+
+
+def _percent(values: Any) -> float:
+    return round(100 * float(values.mean()), 1)
+
+
+def _ratio(ours: Any, base: Any) -> float:
+    return float(ours.mean() / base.mean())
 
 
 def _recalls(meeting: Meeting, chunks: Sequence[Chunk], embedder: Embedder) -> dict[str, list[float]]:
