@@ -15,6 +15,7 @@ from ctxkit.prompts import Budget, Prompt
 from ctxkit.protocols import ChatCounter
 from ctxkit.templates import Template
 from tests.assembly.requests import Request, requests
+from tests.strategies import stored_texts
 
 
 def _prompt(request: Request, counter: ChatCounter) -> Prompt:
@@ -51,15 +52,16 @@ def test_a_fresh_counter_changes_nothing(request_: Request) -> None:
     assert first == _prompt(request_, used) == _prompt(request_, OpenAIChatCounter("gpt-4o"))
 
 
-@given(requests(), st.permutations(["tone", "place", "name"]))
+@given(requests(), stored_texts, st.permutations(["tone", "place", "name"]))
 def test_the_order_of_the_payload_does_not_matter(
     request_: Request,
+    name: str,
     order: list[str],
 ) -> None:
     counter = request_.counter
     template = Template.parse("{{tone}} {{place}} {{name}} {{context}} {{question}}")
-    payload = {"tone": "mild {{name}}", "place": "{{tone}}", "name": request_.query.text}
-    turned = {name: payload[name] for name in order}
+    payload = {"tone": "mild {{name}}", "place": "{{tone}}", "name": name}
+    turned = {slot: payload[slot] for slot in order}
     large = Budget(50_000)
     one = request_.assemble(counter, template=template, payload=payload, budget=large)
     two = request_.assemble(counter, template=template, payload=turned, budget=large)
