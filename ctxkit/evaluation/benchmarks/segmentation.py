@@ -138,7 +138,7 @@ def window_diff(reference: Sequence[int], found: Sequence[int], size: int) -> fl
 
 def _topics(report: Report, meetings: Sequence[Meeting]) -> None:
     segmenter = TopicSegmenter()
-    systems = {
+    systems: dict[str, list[list[int]]] = {
         "topics": [_turns(meeting, segmenter.segments(meeting.document)) for meeting in meetings],
         "no cut": [[] for _ in meetings],
         **{
