@@ -46,7 +46,7 @@ class _System:
 _CUT = Threshold(minimum=0.0, relative=0.7)
 _COMPRESSED = SentenceCompressor(target=800, counter=get_counter(_COUNTER))
 _BEFORE = "meaning, first 5"
-_CHOSEN = "meaning + words, 20 cut at .7, compressed to 800"
+_CHOSEN = "meaning + words + graph, 20 cut at .4, compressed to 800"
 _SYSTEMS: Mapping[str, _System] = {
     _BEFORE: _System(_DENSE),
     "meaning + words, first 5": _System(_PLAIN),
@@ -60,7 +60,8 @@ _SYSTEMS: Mapping[str, _System] = {
     "meaning + words, 20 cut at .7": _System(_PLAIN, 20, (_CUT,)),
     "meaning + words, 20 cut at .8": _System(_PLAIN, 20, (Threshold(minimum=0.0, relative=0.8),)),
     "meaning + words + graph, 20 cut at .4": _System(_GRAPH, 20, (Threshold(minimum=0.0, relative=0.4),)),
-    _CHOSEN: _System(_PLAIN, 20, (_CUT, _COMPRESSED)),
+    "meaning + words, 20 cut at .7, compressed to 800": _System(_PLAIN, 20, (_CUT, _COMPRESSED)),
+    _CHOSEN: _System(_GRAPH, 20, (Threshold(minimum=0.0, relative=0.4), _COMPRESSED)),
 }
 
 
