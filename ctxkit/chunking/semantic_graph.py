@@ -30,7 +30,7 @@ _NEIGHBOURHOOD = 6  # nodes before a chunk whose entities its context line may n
 _NUMBERS = frozenset({"CARDINAL", "ORDINAL", "PERCENT", "MONEY", "QUANTITY", "TIME", "DATE", "URL", "EMAIL", "HANDLE"})
 _LONGEST_TABLE = 100  # rows that a context line looks back over for the first
 _LONGEST_ENTITY = 200  # characters within which a sentence does not end
-_EMBEDDED = 160  # characters of a node that its vector is made of: how it begins tells what it is about
+_EMBEDDED = 120  # characters of a node that its vector is made of: how it begins tells what it is about
 _INSIDE_ENTITY = 10.0  # what a cut there costs
 
 
