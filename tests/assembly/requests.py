@@ -185,9 +185,7 @@ def requests(draw: st.DrawFn) -> Request:
         history=draw(histories),
         budget=draw(budgets()),
         tools=(WEATHER,) if draw(st.booleans()) else (),
-        window=draw(
-            st.sampled_from([TailWindow(), TailWindow(max_messages=2), Hysteresis(high_water=60, low=0.5)])
-        ),
+        window=draw(st.sampled_from([TailWindow(), TailWindow(max_messages=2), Hysteresis(high_water=60, low=0.5)])),
         called=draw(st.booleans()),
         local=draw(st.booleans()),
     )
