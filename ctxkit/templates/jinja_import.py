@@ -101,7 +101,19 @@ def convert_jinja(source: str, *, where: str = "template", rename: Mapping[str, 
             remedy="Jinja would write it as Python does; loop over it.",
         )
     schema = converter.schema["properties"] if converter.nested_loops else None
-    return Converted(tuple(found), dict.fromkeys(sorted(converter.loops), "list"), schema)
+    # What stands only where a constant condition never leads is gone, and is not declared.
+    return Converted(tuple(found), dict.fromkeys(sorted(converter.loops & _names(found)), "list"), schema)
+
+
+def _names(found: Sequence[Node]) -> set[str]:
+    """The variables that nodes use."""
+    names: set[str] = set()
+    for node in found:
+        if isinstance(node, Value | SectionNode) and not node.path.relative:
+            names.add(node.path.keys[0])
+        if isinstance(node, SectionNode):
+            names |= _names(node.body)
+    return names
 
 
 @dataclass(frozen=True, slots=True)

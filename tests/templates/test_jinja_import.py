@@ -224,3 +224,10 @@ def test_real_collections_are_imported_or_refused(data: Path) -> None:
     assert counts["promptsource"] == [2085, 188]
     assert counts["fabric"] == [293, 291]
     assert counts["role prompts"] == [152, 152]
+
+
+def test_what_a_constant_condition_leaves_out_is_not_declared():
+    loop = "{% for item in xs %}{{ item }}{% endfor %}"
+    template = Template.from_jinja(f"{{% if not true %}}{loop}{{% endif %}}Hi {{{{ name }}}}")
+    assert list(template.variables) == ["name"]
+    assert template.slots == {}
