@@ -191,9 +191,10 @@ class TemplateCache:
         # is not.
         stale_ok = known is not None and known.template is not None and known.epoch == self._epoch
         if now >= self._fresh_until:
-            if stale_ok and self.ttl > 0 and now - self._checked < self.ttl + self.max_stale:
+            age = now - self._checked  # before asking: the answer may be there before the next line
+            if stale_ok and self.ttl > 0 and age < self.ttl + self.max_stale:
                 flight = self._ask(now, background=True)
-                if flight is None or now - self._checked < 2 * self.ttl:
+                if flight is None or age < 2 * self.ttl:
                     return known.template  # type: ignore[union-attr,return-value]
                 flight.done.wait(_PATIENCE)
             else:
