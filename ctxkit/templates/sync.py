@@ -15,8 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from ctxkit.errors import ConfigError, ConflictError, CtxkitError, NotFoundError, TemplateError
+from ctxkit.errors import ConfigError, ConflictError, CtxkitError, NotFoundError
 from ctxkit.templates.folder import TemplateFile, TemplateFolder, replace_file, text_hash
+from ctxkit.templates.pushing import Pushes
 from ctxkit.templates.template import Template
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class TemplateSync:
         self.folder.sweep()
         planned = {item.name: item.version for item in items}
         pushing = {item.name: item.version for item in items if item.action == "push" and not item.skipped}
-        push = _Pushes(self.registry, files, pushing, message=message, by=by, label=label)
+        push = Pushes(self.registry, files, pushing, message=message, by=by, label=label)
         done = []
         for item in items:
             try:
@@ -255,7 +256,7 @@ class TemplateSync:
 
         return Template.parse(files[name].text, name=name, includes=resolve)
 
-    def _do(self, item: SyncItem, files: dict[str, TemplateFile], push: _Pushes) -> SyncItem:
+    def _do(self, item: SyncItem, files: dict[str, TemplateFile], push: Pushes) -> SyncItem:
         if item.action == "push":
             version = push.version(item.name)
             again = f"this is version {version} again; version {item.version} stays the newest one"
@@ -332,56 +333,6 @@ class TemplateSync:
                     subject=str(path),
                     remedy="Check the folder, its permissions and the room on the disk, and synchronise again.",
                 ) from error
-
-
-class _Pushes:
-    """Files that become versions: what one includes goes before it."""
-
-    def __init__(
-        self,
-        registry: TemplateRegistry,
-        files: Mapping[str, TemplateFile],
-        names: Mapping[str, int],
-        *,
-        message: str,
-        by: str,
-        label: str,
-    ) -> None:
-        self.by = by
-        self.message = message
-        self._registry = registry
-        self._files = files
-        self._waiting = dict(names)
-        self._label = label
-        self._versions: dict[str, int | CtxkitError] = {}
-
-    def version(self, name: str) -> int:
-        """The version that the file of this name became."""
-        if name in self._waiting:
-            try:
-                self._versions[name] = self._push(name, self._waiting.pop(name))
-            except CtxkitError as error:
-                self._versions[name] = error
-        found = self._versions.get(name) or TemplateError(
-            "templates include each other in a circle", subject=name, remedy="Take one of the includes out."
-        )
-        if isinstance(found, CtxkitError):
-            raise found
-        return found
-
-    def _push(self, name: str, planned: int) -> int:
-        template = Template.parse(self._files[name].text, name=name, includes=self._resolve)
-        info = next((info for info in self._registry.list(archived=True) if info.name == name), None)
-        if info is not None and info.archived_at is not None:
-            self._registry.unarchive(name, by=self.by, message=self.message or "its file is back")
-        why = {"message": self.message, "by": self.by}
-        return self._registry.push(name, template, **why, newest=planned, label=self._label).version
-
-    def _resolve(self, reference: str) -> Template:
-        name = reference.partition("@")[0]
-        if name in self._waiting:
-            self.version(name)
-        return self._registry.get(reference)
 
 
 def _is_folder(name: str) -> bool:
