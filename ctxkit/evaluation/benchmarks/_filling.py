@@ -27,7 +27,11 @@ def store_documents(
     known = store.documents.states([document.id for document, _ in items])
     new = list(tag([item for item in items if item[0].id not in known], extractor or LightExtractor()))
     vectors = embedder.embed(
-        [index_text(document.title, chunk.heading_path, chunk.text) for document, pieces in new for chunk in pieces]
+        [
+            index_text(document.title, chunk.heading_path, chunk.text, chunk.context)
+            for document, pieces in new
+            for chunk in pieces
+        ]
     )
     position = 0
     for document, pieces in new:
