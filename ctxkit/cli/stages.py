@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ctxkit.engine import ContextEngine
-from ctxkit.protocols import Model
+if TYPE_CHECKING:
+    from ctxkit.engine import ContextEngine
+    from ctxkit.protocols import Model
 
 __all__ = ["make_stages", "moment_for"]
 
