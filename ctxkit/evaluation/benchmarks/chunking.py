@@ -6,7 +6,8 @@ import gc
 import gzip
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -166,21 +167,28 @@ def growth(chunker: Chunker, shape: Callable[[int], str], size: int, rounds: int
     """
     short, long = (Document.from_text(shape(length), source="shape") for length in (size, 2 * size))
     best = {"short": float("inf"), "long": float("inf")}
-    for _ in range(max(1, rounds)):
-        for name, document in (("short", short), ("long", long)):
-            best[name] = min(best[name], _seconds(chunker, document))
+    with _no_collector():
+        for _ in range(max(1, rounds)):
+            for name, document in (("short", short), ("long", long)):
+                best[name] = min(best[name], _seconds(chunker, document))
     return best["long"] / best["short"]
 
 
 def _seconds(chunker: Chunker, document: Document) -> float:
+    start = time.process_time()
+    for _ in chunker.chunk(document):
+        pass
+    return time.process_time() - start
+
+
+@contextmanager
+def _no_collector() -> Iterator[None]:
+    # Collected once, and not before every run: in a process that holds much, a collection takes longer than the runs.
     collecting = gc.isenabled()
     gc.collect()
     gc.disable()
     try:
-        start = time.process_time()
-        for _ in chunker.chunk(document):
-            pass
-        return time.process_time() - start
+        yield
     finally:
         if collecting:
             gc.enable()
