@@ -24,7 +24,7 @@ from tests.storage.making import Workers
 
 # Has everything imported and forks the writers: starting Python takes longer than their writing.
 NURSERY = """
-import json, os, sys
+import json, os, random, signal, sys, threading, time
 from ctxkit.errors import StorageError
 from ctxkit.messages import Message
 from ctxkit.storage import Store
@@ -34,16 +34,26 @@ try:
 except ImportError:
     pass
 
+def die(seconds):
+    time.sleep(seconds)
+    os.kill(os.getpid(), signal.SIGKILL)
+
 def write(task, me):
+    dies_at = task["deaths"].get(str(me))
+    doom = threading.Thread(target=die, args=(random.Random(me).uniform(0, 0.01),))
     note = os.open(os.path.join(task["notes"], str(me)), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     store = Store.open(task["url"])
     turn = 0
     while turn < task["each"]:
+        if dies_at is not None and turn >= dies_at and not doom.is_alive():
+            doom.start()
         some = range(turn, min(turn + 1 + turn % 3, task["each"]))
         said = [Message("user", f"{me} says {n}", id=f"{me}-{n}") for n in some]
         store.sessions.append("s", said)
         os.write(note, b"".join(b"%d-%d\\n" % (me, n) for n in some))
         turn = some[-1] + 1
+    if dies_at is not None:
+        doom.join()
 
 for line in sys.stdin:
     task = json.loads(line)
@@ -85,22 +95,17 @@ def write_at_once(nursery: Nursery, url: str, notes: Path, *, writers: int, each
     """Writers append at once, `kills` of them are killed on the way and then begin again from their start."""
     rng = random.Random(32)
     Store.open(url).close()
-    children = nursery.start(url=url, notes=str(notes), writers=list(range(writers)), each=each)
     victims = rng.sample(range(writers), kills)
-    for at, victim in enumerate(victims):
-        wanted = each * (at + 1) // (kills + 2)
-        deadline = time.monotonic() + 120
-        while lines(notes / str(victim)) < wanted and time.monotonic() < deadline:
-            time.sleep(0.002)
-        time.sleep(rng.uniform(0, 0.01))
-        os.kill(children[victim], signal.SIGKILL)
+    # Each dies by its own hand within 10 ms of a message: a killer outside would find that the fastest had ended.
+    deaths = {str(victim): each * (at + 1) // (kills + 2) for at, victim in enumerate(victims)}
+    nursery.start(url=url, notes=str(notes), writers=list(range(writers)), each=each, deaths=deaths)
     codes = nursery.answer()
-    assert set(codes) <= {0, -signal.SIGKILL}, "a writer failed"
+    killed = [at for at, code in enumerate(codes) if code == -signal.SIGKILL]
+    assert killed == sorted(victims) and set(codes) <= {0, -signal.SIGKILL}, "a writer failed"
     with Store.open(url, create=False) as store:
         check(store, notes, whole=False)
-    killed = [at for at, code in enumerate(codes) if code]
     if killed:
-        nursery.start(url=url, notes=str(notes), writers=killed, each=each)
+        nursery.start(url=url, notes=str(notes), writers=killed, each=each, deaths={})
         assert not any(nursery.answer())
     with Store.open(url, create=False) as store:
         check(store, notes, whole=True)
@@ -110,10 +115,6 @@ def write_at_once(nursery: Nursery, url: str, notes: Path, *, writers: int, each
             mine = [message.text for message in messages if message.id.startswith(f"{me}-")]
             assert mine == [f"{me} says {n}" for n in range(each)], "each writer's order is kept"
         assert store.check() == []
-
-
-def lines(file: Path) -> int:
-    return file.read_bytes().count(b"\n") if file.exists() else 0
 
 
 def check(store: Store, notes: Path, *, whole: bool) -> None:
