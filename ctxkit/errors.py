@@ -20,6 +20,7 @@
     ├── HistoryError               a dialogue history is not valid
     ├── BudgetError                the mandatory parts do not fit the budget
     │   └── ContextOverflowError   the prompt is longer than the model's window
+    ├── KVCacheError               keys and values could not be compressed, kept or restored
     └── ModelError                 a model could not answer
         ├── ModelNotFoundError     the model is not installed or not known
         ├── AuthenticationError    the provider refused the key (401, 403)
@@ -42,6 +43,7 @@ __all__ = [
     "CtxkitError",
     "EmbeddingError",
     "HistoryError",
+    "KVCacheError",
     "MissingExtraError",
     "MissingVariableError",
     "ModelError",
@@ -211,6 +213,10 @@ class ContextOverflowError(BudgetError):
     """The prompt, or the prompt and its answer, are longer than the model's window."""
 
     default_remedy = "Lower the budget to the model's window, or use a model with a larger one."
+
+
+class KVCacheError(CtxkitError):
+    """Keys and values of a model could not be compressed, kept or restored."""
 
 
 class ModelError(CtxkitError):

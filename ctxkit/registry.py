@@ -15,7 +15,7 @@ from ctxkit.errors import ConfigError
 
 __all__ = ["KINDS", "create", "load", "names", "register"]
 
-KINDS = ("chunker", "embedder", "extractor", "model", "reader", "retriever", "stage", "window")
+KINDS = ("chunker", "codec", "embedder", "extractor", "model", "reader", "retriever", "stage", "window")
 """The kinds of stages that can be registered."""
 
 _registered: dict[tuple[str, str], Any] = {}
