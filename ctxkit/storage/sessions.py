@@ -16,6 +16,7 @@ from ctxkit.storage.database import Database
 from ctxkit.storage.encryption import Encryption
 from ctxkit.storage.session_appending import append
 from ctxkit.storage.session_records import Keep, Retained, SessionInfo, SessionMatch
+from ctxkit.storage.session_rewinding import rewind
 from ctxkit.storage.session_rows import Codec, Row, to_row
 from ctxkit.storage.session_search import search
 from ctxkit.storage.session_views import existing, find, read
@@ -137,6 +138,29 @@ class Sessions:
 
         return self._database.write(self._tenant, work)
 
+    def rewind(
+        self, session: str, count: int, *, messages: Sequence[Message] = (), expected: int | None = None
+    ) -> list[Message]:
+        """Take back the newest `count` messages, put others in their place, all in one; what was taken back.
+
+        Numbers go on from what is left. Taking back more than there are takes all.
+
+        Args:
+            messages: appended in place of what went, as `append` does it.
+            expected: the number of the newest message that the caller has seen, 0 for none.
+
+        Raises:
+            ConflictError: the newest message has another number than `expected`.
+            ProtectedError: a branch shares some of the messages, or archived ones stand behind them.
+        """
+        check_whole(count, "count", minimum=0)
+        given = self._checked(session, messages)
+
+        def work(scope: Scope) -> list[Message]:
+            return rewind(scope, self._codec, session, count, given, expected)
+
+        return self._database.write(self._tenant, work)
+
     def archive(self, session: str, *, keep: Keep, now: datetime | None = None) -> Retained:
         """Move what is not to be kept out of the dialogue, into the archive: `messages(archived=True)` still gives it.
 
@@ -252,6 +276,11 @@ class Sessions:
 
     async def aedit(self, session: str, message: int | str, new: Message, *, name: str | None = None) -> SessionInfo:
         return await asyncio.to_thread(self.edit, session, message, new, name=name)
+
+    async def arewind(
+        self, session: str, count: int, *, messages: Sequence[Message] = (), expected: int | None = None
+    ) -> list[Message]:
+        return await asyncio.to_thread(self.rewind, session, count, messages=messages, expected=expected)
 
     async def aarchive(self, session: str, *, keep: Keep, now: datetime | None = None) -> Retained:
         return await asyncio.to_thread(self.archive, session, keep=keep, now=now)
