@@ -313,15 +313,26 @@ class Candidate:
     Args:
         scores: by signal (`dense`, `lexical`, `graph`, `time`, `rerank`, `final`); `final` orders and is in [0, 1].
         kept: the document spans that compression left, sorted and disjoint; None means the whole chunk.
+        gap: what stands where something was left out. Sentences have the mark `GAP`; single words, of which so many
+            are left out that a mark would cost more than it saves, have "" or a space.
         via: the names through which the graph reached the chunk, the most important first; empty without a graph.
+        copies: other places where this text stands, near enough: the candidates that `Deduplicate` took out.
     """
 
     chunk: Chunk
     scores: Mapping[str, float] = field(default_factory=dict)
     kept: tuple[Span, ...] | None = None
     via: tuple[str, ...] = ()
+    copies: tuple[Source, ...] = ()
+    gap: str = GAP
 
     def __post_init__(self) -> None:
+        if self.gap not in (GAP, " ", ""):
+            raise ConfigError(
+                f"the gap is {self.gap!r}",
+                subject=self.chunk.id,
+                remedy="Only GAP, a space or nothing: other characters would look like the document's.",
+            )
         if self.kept is None:
             return
         if self.kept != merge_spans(self.kept) or not all(self.chunk.span.contains(span) for span in self.kept):
@@ -343,18 +354,18 @@ class Candidate:
 
     @property
     def text(self) -> str:
-        """The text that would be sent: the kept pieces in order, each gap marked by `GAP`."""
+        """The text that would be sent: the kept pieces in order, `gap` at each gap; a mark at an open end, too."""
         if self.kept is None:
             return self.chunk.text
         pieces: list[str] = []
         position = self.chunk.span.start
         for span in self.kept:
             if span.start > position:
-                pieces.append(GAP if pieces else GAP.lstrip())
+                pieces.append(self.gap if pieces else self.gap.lstrip())
             pieces.append(span.slice(self.chunk.text, offset=self.chunk.span.start))
             position = span.end
         if self.kept and position < self.chunk.span.end:
-            pieces.append(GAP.rstrip())
+            pieces.append(self.gap.rstrip())
         return "".join(pieces)
 
     @property
@@ -366,6 +377,6 @@ class Candidate:
         """A copy with these signals set."""
         return replace(self, scores={**self.scores, **scores})
 
-    def keeping(self, spans: Sequence[Span]) -> Candidate:
-        """A copy that sends only these document spans (those inside the chunk)."""
-        return replace(self, kept=intersect_spans([self.chunk.span], spans))
+    def keeping(self, spans: Sequence[Span], *, gap: str = GAP) -> Candidate:
+        """A copy that sends only these document spans (those inside the chunk), with `gap` at each gap."""
+        return replace(self, kept=intersect_spans([self.chunk.span], spans), gap=gap)

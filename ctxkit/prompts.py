@@ -116,7 +116,8 @@ class Segment:
         trust: `trusted` (the template), `untrusted` (documents, payload values), `history`.
         template: `name@version` where the text comes from a template, else None.
         message_id: the message of the dialogue it comes from, else None.
-        sources: the document spans it holds, in order; `text` is their texts, with `GAP` between two of them.
+        sources: the document spans it holds, in order; `text` is their texts, with `gap` between two of them.
+        gap: `GAP`, or of text pruned by words a space or nothing.
     """
 
     section: str
@@ -128,6 +129,7 @@ class Segment:
     template: str | None = None
     message_id: str | None = None
     sources: tuple[Source, ...] = ()
+    gap: str = GAP
 
     @property
     def is_fence(self) -> bool:
@@ -141,7 +143,7 @@ class Segment:
         offset = 0
         for source in self.sources:
             found.append((source, self.text[offset : offset + source.span.length]))
-            offset += source.span.length + len(GAP)
+            offset += source.span.length + len(self.gap)
         return tuple(found)
 
     def locate(self, start: int, end: int) -> tuple[Source, ...]:
@@ -159,7 +161,7 @@ class Segment:
             first, last = max(start, offset), min(end, offset + source.span.length)
             if first < last:
                 found.append(source._replace(span=Span(first, last).shift(source.span.start - offset)))
-            offset += source.span.length + len(GAP)
+            offset += source.span.length + len(self.gap)
         return tuple(found)
 
 

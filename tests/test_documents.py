@@ -232,6 +232,15 @@ class TestCandidate:
         assert candidate.keeping([Span(106, 108)]).text == "[…] gh"
         assert candidate.keeping([Span(0, 1000)]).text == "abcdefgh"
 
+    def test_pruned_words_stand_side_by_side_or_with_a_space(self) -> None:
+        candidate = Candidate(chunk_of("ab cd ef gh"))
+        words = [Span(102, 105), Span(108, 111)]
+        assert candidate.keeping(words, gap="").text == " cd gh"
+        assert candidate.keeping(words, gap=" ").text == " cd  gh"
+        assert candidate.keeping(words, gap="").keeping(words).text == "[…]  cd […]  gh", "the mark is the default"
+        with pytest.raises(ConfigError, match="gap"):
+            candidate.keeping(words, gap="invented")
+
     @given(st.text("abc\n ", min_size=1, max_size=40), st.lists(st.tuples(offsets, offsets), max_size=6), offsets)
     def test_the_text_is_the_kept_pieces_and_gaps(self, text: str, pairs: list[tuple[int, int]], start: int) -> None:
         chunk = chunk_of(text, start)

@@ -369,7 +369,7 @@ class _Assembly:
     def prompt(self) -> Prompt:
         segments = [
             Segment(one.section, one.role, one.text, self._draft_tokens(one), one.trust, one.message,
-                    one.template, one.message_id, one.sources)
+                    one.template, one.message_id, one.sources, one.gap)
             for one in self.laid.drafts
         ]  # fmt: skip
         return Prompt(

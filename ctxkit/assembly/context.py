@@ -23,7 +23,7 @@ class Block:
 
     Args:
         before, text, after: the opening fence, the text, the closing fence.
-        sources: the document spans of `text`, in order; between two of them stands `GAP`.
+        sources: the document spans of `text`, in order; between two of them stands `gap`.
         members: the candidates that are in it.
     """
 
@@ -32,6 +32,7 @@ class Block:
     after: str
     sources: tuple[Source, ...]
     members: tuple[int, ...]
+    gap: str = GAP
 
 
 class Pool:
@@ -135,9 +136,9 @@ class Pool:
         if spans == (chunk.span,):
             text = chunk.text
         else:
-            text = GAP.join(span.slice(chunk.text, offset=chunk.span.start) for span in spans)
+            text = candidate.gap.join(span.slice(chunk.text, offset=chunk.span.start) for span in spans)
         source = str(chunk.metadata.get("source", ""))
-        before, after = _fences(NO_TAG, len(self.candidates), source, text, spans, chunk.span)
+        before, after = _fences(NO_TAG, len(self.candidates), source, text, spans, chunk.span, candidate.gap)
         return self._count(before) + self._count(text) + self._count(after)
 
     def _agree(self, index: int, other: int) -> bool:
@@ -188,10 +189,18 @@ class Pool:
             spans = merge_spans(span for index in members for span in self._spans[index])
             texts = self._texts(spans, members)
             whole = Span(min(chunk.span.start for chunk in chunks), max(chunk.span.end for chunk in chunks))
-        text = GAP.join(texts)
+        gap = self._gap(members)
+        text = gap.join(texts)
         source = str(first.metadata.get("source", ""))
-        before, after = _fences(fence_tag(text), number, source, text, spans, whole)
-        return Block(before, text, after, tuple(Source(first.document_id, source, span) for span in spans), members)
+        before, after = _fences(fence_tag(text), number, source, text, spans, whole, gap)
+        sources = tuple(Source(first.document_id, source, span) for span in spans)
+        return Block(before, text, after, sources, members, gap)
+
+    def _gap(self, members: Sequence[int]) -> str:
+        """The gap of a block: the clearest of its members'. Pruned words of chunks that overlap must not meet."""
+        pruned = [index for index in members if self.candidates[index].kept is not None]
+        gap = max((self.candidates[index].gap for index in pruned), key=len, default=GAP)
+        return " " if not gap and len(members) > 1 and any(index in self.entangled for index in members) else gap
 
     def _texts(self, spans: Sequence[Span], members: Sequence[int]) -> list[str]:
         """The texts of spans that the members cover together. Linear after sorting."""
@@ -212,13 +221,15 @@ class Pool:
         return texts
 
 
-def _fences(tag: str, number: int, source: str, text: str, spans: Sequence[Span], whole: Span) -> tuple[str, str]:
+def _fences(
+    tag: str, number: int, source: str, text: str, spans: Sequence[Span], whole: Span, gap: str
+) -> tuple[str, str]:
     """What stands before and after `text`: its fences, and marks where `spans` leave out an end of `whole`."""
     before, after = opening(tag, number, source), closing(tag, text)
     if spans[0].start > whole.start:
-        before += GAP.lstrip()
-    if spans[-1].end < whole.end:
-        after = GAP.rstrip() + closing(tag, "")
+        before += gap.lstrip()
+    if spans[-1].end < whole.end and gap.strip():
+        after = gap.rstrip() + closing(tag, "")
     return before, after
 
 

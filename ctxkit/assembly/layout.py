@@ -13,7 +13,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.assembly.context import Block
-from ctxkit.documents import Source
+from ctxkit.documents import GAP, Source
 from ctxkit.errors import ConfigError, TemplateError
 from ctxkit.messages import Message, Part, Role
 from ctxkit.prompts import Trust
@@ -37,6 +37,7 @@ class Draft:
     template: str | None = None
     message_id: str | None = None
     sources: tuple[Source, ...] = ()
+    gap: str = GAP
 
 
 @dataclass(slots=True)
@@ -169,7 +170,9 @@ class Layout:
         fence = ""
         for block in blocks:
             laid.drafts.append(Draft("context", role, fence + block.before, "trusted", at))
-            laid.drafts.append(Draft("context", role, block.text, "untrusted", at, sources=block.sources))
+            laid.drafts.append(
+                Draft("context", role, block.text, "untrusted", at, sources=block.sources, gap=block.gap)
+            )
             fence = block.after
         if fence:
             laid.drafts.append(Draft("context", role, fence, "trusted", at))

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from ctxkit.assembly import assemble
-from ctxkit.documents import Candidate, Chunk, Document, Query, Span, intersect_spans
+from ctxkit.documents import GAP, Candidate, Chunk, Document, Query, Span, intersect_spans
 from ctxkit.history import Hysteresis, TailWindow
 from ctxkit.messages import Message, Part, ToolCall
 from ctxkit.prompts import Budget, Prompt, Section
@@ -143,12 +143,13 @@ def candidate_lists(draw: st.DrawFn, documents: Sequence[Document], *, most: int
         span = Span(min(ends), max(ends))
         chunk = Chunk.of(document, span, draw(st.integers(0, 400)))
         chunk = replace(chunk, metadata={"source": document.source})
-        kept = None
+        kept, gap = None, GAP
         if draw(st.booleans()):
             pieces = draw(st.lists(st.tuples(st.integers(0, len(document.text)), st.integers(0, 60)), max_size=4))
             kept = intersect_spans([span], [Span(start, start + length) for start, length in pieces])
+            gap = draw(st.sampled_from([GAP, GAP, " ", ""]))
         score = draw(st.sampled_from([None, 0.0, 0.2, 0.5, 0.9, 1.0, -1.0, float("nan")]))
-        found.append(Candidate(chunk, {} if score is None else {"final": score}, kept))
+        found.append(Candidate(chunk, {} if score is None else {"final": score}, kept, gap=gap))
     return tuple(found)
 
 

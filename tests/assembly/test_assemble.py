@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ctxkit.assembly import assemble
-from ctxkit.documents import Candidate, Chunk, Document, Query, Span
+from ctxkit.documents import GAP, Candidate, Chunk, Document, Query, Span
 from ctxkit.errors import BudgetError, ConfigError, MissingVariableError
 from ctxkit.history import TailWindow
 from ctxkit.messages import Message, ToolCall
@@ -241,6 +242,25 @@ class TestOverlaps:
         assert contexts(prompt) == [("book", [Span(10, 50), Span(100, 400)])]
         text = prompt.messages[-1]["content"]
         assert f"\n[…] {BOOK.text[10:50]} […] {BOOK.text[100:400]}\n</document" in text
+
+    @pytest.mark.parametrize("other", ["", " ", GAP])
+    def test_the_gaps_of_pruned_words_cost_nothing_and_are_traced(self, other: str) -> None:
+        one, two = [Span(10, 50), Span(100, 110)], [Span(300, 310), Span(320, 330)]
+        first = replace(candidate(BOOK, 0, 300, 0.9, one), gap="")
+        second = replace(candidate(BOOK, 300, 400, 0.8, two), gap=other)
+        prompt = build(candidates=[first, second])
+        (segment,) = [segment for segment in prompt.segments if segment.sources]
+        assert segment.text == other.join(span.slice(BOOK.text) for span in [*one, *two])
+        assert [text for _, text in segment.quotes] == [span.slice(BOOK.text) for span in [*one, *two]]
+        assert [source.span for source in segment.locate(0, len(segment.text))] == [*one, *two]
+        assert build(candidates=[replace(first, gap=GAP), second]).fingerprint != prompt.fingerprint
+
+    def test_pruned_words_of_overlapping_chunks_do_not_meet(self) -> None:
+        first = replace(candidate(BOOK, 0, 100, 0.9, [Span(10, 20)]), gap="")
+        second = replace(candidate(BOOK, 5, 200, 0.8, [Span(15, 20), Span(25, 40)]), gap="")
+        prompt = build(candidates=[first, second])
+        (segment,) = [segment for segment in prompt.segments if segment.sources]
+        assert segment.text == f"{BOOK.text[10:20]} {BOOK.text[25:40]}"
 
     def test_repeats_are_dropped_with_a_reason(self) -> None:
         prompt = build(

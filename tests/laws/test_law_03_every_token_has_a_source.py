@@ -43,7 +43,7 @@ def test_context_is_document_text(request_: Request, extra: int) -> None:
         assert (segment.section, segment.trust) == ("context", "untrusted")
         (document_id,) = {source.document_id for source in segment.sources}
         document = request_.documents[document_id]
-        assert segment.text == GAP.join(source.span.slice(as_sent(document.text)) for source in segment.sources)
+        assert segment.text == segment.gap.join(source.span.slice(as_sent(document.text)) for source in segment.sources)
         assert {source.source for source in segment.sources} == {document.source}
         # Only what the stages kept is sent.
         kept = [
@@ -82,7 +82,7 @@ def _without_gaps(segment: Segment, start: int, end: int) -> str:
     """The characters `[start, end)` of the text that are not of a gap, by walking over every character."""
     owned: list[bool] = []
     for index, source in enumerate(segment.sources):
-        owned += [False] * (len(GAP) if index else 0) + [True] * source.span.length
+        owned += [False] * (len(segment.gap) if index else 0) + [True] * source.span.length
     return "".join(character for at, character in enumerate(segment.text) if start <= at < end and owned[at])
 
 
