@@ -153,15 +153,10 @@ class Ingestion:
         if self.embedder is None or not chunked:
             yield from ((document, chunks, None) for document, chunks in chunked)
             return
-        from ctxkit.storage import index_text
+        from ctxkit.embedding import embed_chunks
 
-        texts = [
-            index_text(document.title, chunk.heading_path, chunk.text, chunk.context)
-            for document, chunks in chunked
-            for chunk in chunks
-        ]
         try:
-            vectors = self.embedder.embed(texts)
+            vectors = embed_chunks(self.embedder, chunked)
         except CtxkitError as error:
             if len(chunked) == 1:
                 report.failed.append((chunked[0][0].source or chunked[0][0].id, str(error)))

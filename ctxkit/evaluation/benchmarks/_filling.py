@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctxkit.documents import Chunk, Document
+from ctxkit.embedding import embed_chunks
 from ctxkit.graph.building import document_graph
 from ctxkit.graph.light import LightExtractor
 from ctxkit.graph.tagging import tag
 from ctxkit.protocols import Embedder, EntityExtractor
-from ctxkit.storage import Store, index_text
+from ctxkit.storage import Store
 
 __all__ = ["Remembering", "store_documents"]
 
@@ -26,13 +27,7 @@ def store_documents(
     """Store documents cut into chunks, with entities (by rule, unless an extractor is given); known ones stay."""
     known = store.documents.states([document.id for document, _ in items])
     new = list(tag([item for item in items if item[0].id not in known], extractor or LightExtractor()))
-    vectors = embedder.embed(
-        [
-            index_text(document.title, chunk.heading_path, chunk.text, chunk.context)
-            for document, pieces in new
-            for chunk in pieces
-        ]
-    )
+    vectors = embed_chunks(embedder, new)
     position = 0
     for document, pieces in new:
         own = vectors[position : position + len(pieces)]
