@@ -13,9 +13,12 @@ __all__ = ["add_to"]
 def bench(
     name: str | None = typer.Argument(None, help="Which benchmark; see --list."),
     list_them: bool = typer.Option(False, "--list", help="List the benchmarks."),
+    full: bool = typer.Option(False, "--full", help="All that the published tables hold: up to some hours."),
     as_json: bool = JsonOption,
 ) -> None:
     """Measure against peers, in one run on the same data. Exit 1 when a bar does not hold.
+
+    Without --full the long benchmarks measure a part, in some minutes.
 
     Example: ctxkit bench chunking
     """
@@ -28,7 +31,7 @@ def bench(
     if name is None:
         raise ConfigError("no benchmark is named", remedy=f"Known: {', '.join(reports.names())}.")
     with progress(f"Measuring {name}", quiet=as_json):
-        report = reports.run(name)
+        report = reports.run(name, full=full)
     if as_json:
         emit(report.to_json())
     else:

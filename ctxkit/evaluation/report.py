@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -72,12 +73,20 @@ def summary(name: str) -> str:
     return (_module(name).__doc__ or "").strip().split("\n")[0]
 
 
-def run(name: str, options: Mapping[str, Any] | None = None) -> Report:
-    """Run a benchmark: its module's `run(data, **options)`. Raises `ConfigError` when it or its data is missing."""
+def run(name: str, options: Mapping[str, Any] | None = None, *, full: bool = False) -> Report:
+    """Run a benchmark: its module's `run(data, **options)`. Raises `ConfigError` when it or its data is missing.
+
+    Args:
+        full: give a benchmark that measures only a part by default the option `full`.
+    """
     if name.replace("_", "-") not in names():
         raise ConfigError("there is no benchmark of this name", subject=name, remedy=f"Known: {', '.join(names())}.")
     data = data_dir()
     if data is None:
         raise ConfigError("the evaluation data is not here", remedy="Set CTXKIT_DATA to its folder.")
-    report: Report = _module(name).run(data, **(options or {}))
+    measure = _module(name).run
+    given = dict(options or {})
+    if full and "full" in inspect.signature(measure).parameters:
+        given["full"] = True
+    report: Report = measure(data, **given)
     return report

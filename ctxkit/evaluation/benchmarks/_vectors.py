@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ctxkit.protocols import Embedder
 from ctxkit.settings import cache_dir
 
-__all__ = ["vectors_of"]
+__all__ = ["Kept", "vectors_of"]
 
 _AT_ONCE = 500
 
@@ -43,3 +43,16 @@ def vectors_of(embedder: Embedder, texts: Sequence[str]) -> NDArray[np.float32]:
             database.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", rows)
             database.commit()
     return np.stack([known[key] for key in keys])
+
+
+class Kept:
+    """An embedder whose vectors stay in the cache folder."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self.dimension, self.fingerprint = embedder.dimension, embedder.fingerprint
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        if not texts:
+            return self._embedder.embed(texts)
+        return vectors_of(self._embedder, texts)

@@ -14,8 +14,9 @@ from typing import Any
 from ctxkit.chunking import RecursiveChunker, SemanticGraphChunker, SentenceChunker
 from ctxkit.documents import Document
 from ctxkit.errors import ConfigError
-from ctxkit.evaluation.benchmarks._chunk_quality import CHOSEN, PEERS, SETTINGS, quality
+from ctxkit.evaluation.benchmarks._chunk_quality import CHOSEN, quality
 from ctxkit.evaluation.benchmarks._chunk_retrieval import full_retrieval
+from ctxkit.evaluation.benchmarks._chunk_semantic import semantic_peers
 from ctxkit.evaluation.benchmarks._chunk_speed import entity_cost, speed
 from ctxkit.evaluation.datasets import chunking_eval
 from ctxkit.evaluation.peers import tiktoken_cache
@@ -51,28 +52,27 @@ SHAPES: dict[str, Callable[[int], str]] = {
 def run(
     data: Path,
     *,
+    full: bool = False,
     rounds: int = 5,
-    growth_size: int = 400_000,
+    growth_size: int | None = None,
     sizes: Sequence[int] = SIZES,
     retrieve: bool = True,
-    settings: Sequence[tuple[int, int]] = SETTINGS,
-    peers: Sequence[tuple[str, int]] = PEERS,
-    ablate: bool = False,
-    characters: int = 24_000,
+    characters: int | None = None,
 ) -> Report:
-    """Measure everything. A first run embeds some twenty thousand chunks; their vectors stay in the cache folder.
+    """Measure what a few minutes allow, or everything. Vectors stay in the cache folder.
+
+    A first short run embeds 3,500 chunks and their sentences, a first full run some sixty thousand chunks.
 
     Args:
+        full: every size, every peer, each embedded; the semantic chunkers, their time and their chunks; all growth.
         rounds: how often each timing is repeated; the chunkers take turns, and the median counts. All run in one
             thread, and timings are processor time, so that a busy machine does not decide.
-        growth_size: characters of the shorter text of each shape.
-        sizes: the maxima at which losslessness is checked.
+        growth_size: characters of the shorter text of each shape; None for 400,000, and half of it in a short run.
+        sizes: the maxima at which losslessness is checked; a short run takes every fourth.
         retrieve: whether chunks are embedded and searched, by meaning alone and by the whole pipeline; without it,
-            Precision_Omega alone.
-        settings: preferred and most tokens of the graph chunker, for the comparison with peers.
-        peers: names and sizes of the peers' chunkers.
-        ablate: whether every ablation and every peer's size is embedded and searched too: an hour of a processor.
-        characters: of War and Peace, at three places, that the semantic chunkers are timed on; 0 leaves them out.
+            Precision_Omega and BM25 alone.
+        characters: of War and Peace, at three places, that the semantic chunkers are timed on; None for 24,000 in a
+            full run and none in a short one.
     """
     book, novel, questions = war_and_peace(data), story_of_the_stone(data), chunking_eval(data)
     report = Report(
@@ -80,17 +80,26 @@ def run(
         f"War and Peace ({len(book.text):,} characters), 红楼梦 ({len(novel.text):,}), "
         f"{len(questions.documents)} corpora with {len(questions.queries)} questions; {ENCODING}",
     )
-    _throughput(report, book, rounds)
-    _growth(report, growth_size, rounds)
-    _lossless(report, [book, novel, *questions.documents], sizes)
-    embedder = create("embedder", "minilm") if retrieve or characters else None
+    if not full:
+        book_part = Document.from_text(book.text[: len(book.text) // 4], source=book.source)
+        report.data += "; a short run: --full has all sizes, all peers, and speed"
+    _throughput(report, book if full else book_part, rounds)
+    _growth(report, growth_size or (400_000 if full else 200_000), rounds if full else 3, full=full)
+    texts = [book, novel, *questions.documents]
+    _lossless(report, texts if full else [book_part, *questions.documents], sizes if full else sizes[::4])
+    embedder = create("embedder", "minilm") if retrieve or characters or full else None
+    if characters is None:
+        characters = 24_000 if full else 0
     if embedder is not None and characters:
         speed(report, book, embedder, characters=characters)
         entity_cost(report, questions)
-    quality(report, questions, embedder if retrieve else None, settings=settings, peers=peers, ablate=ablate)
-    if embedder is not None and retrieve:
+    asked = embedder if retrieve else None
+    quality(report, questions, asked, full=full)
+    if asked is not None:
+        if full:
+            semantic_peers(report, questions, asked)
         chunker = SemanticGraphChunker(counter=get_counter(ENCODING), preferred_tokens=CHOSEN[0], max_tokens=CHOSEN[1])
-        full_retrieval(report, questions, embedder, chunker)
+        full_retrieval(report, questions, asked, chunker)
     return report
 
 
@@ -194,7 +203,7 @@ def _no_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _growth(report: Report, size: int, rounds: int) -> None:
+def _growth(report: Report, size: int, rounds: int, *, full: bool) -> None:
     counter = get_counter(ENCODING)
     chunkers: dict[str, Chunker] = {
         "recursive": RecursiveChunker(max_tokens=SIZE, counter=counter),
@@ -203,6 +212,8 @@ def _growth(report: Report, size: int, rounds: int) -> None:
     }
     for name, chunker in chunkers.items():
         for number, (shape, make) in enumerate(SHAPES.items()):
+            if number >= 4 and not full:
+                break
             ratio = growth(chunker, make, size, rounds)
             report.rows.append(
                 {"measure": "growth", "chunker": name, "shape": shape, "characters": size, "ratio": round(ratio, 2)}

@@ -18,7 +18,7 @@ from ctxkit.documents import Candidate, Chunk, Document, Query, Span, merge_span
 from ctxkit.errors import ConfigError
 from ctxkit.evaluation.benchmarks._filling import store_documents
 from ctxkit.evaluation.benchmarks._frameworks import ask
-from ctxkit.evaluation.benchmarks._vectors import vectors_of
+from ctxkit.evaluation.benchmarks._vectors import Kept
 from ctxkit.evaluation.bootstrap import paired_bootstrap
 from ctxkit.evaluation.metrics import span_recall
 from ctxkit.evaluation.report import Bar, Report
@@ -34,6 +34,7 @@ __all__ = ["pk", "run", "window_diff"]
 ENCODING = "cl100k_base"
 ROOM = 2_000
 WINDOW = 256
+FEW = 8  # meetings whose questions are asked in a short run
 FETCHED = (110, 220)  # preferred and most tokens of a chunk that is searched for
 
 
@@ -47,10 +48,11 @@ class Meeting:
     questions: list[tuple[str, tuple[Span, ...]]]
 
 
-def run(data: Path, *, meetings: int = 35, retrieve: int = 35) -> Report:
+def run(data: Path, *, full: bool = False, meetings: int = 35, retrieve: int | None = None) -> Report:
     """Measure both.
 
     Args:
+        full: search all meetings, and not the first eight.
         meetings: of the validation split, for segmentation.
         retrieve: meetings whose chunks are embedded; all 35 are a million tokens, chunks and windows together. Their
             vectors stay in the cache folder.
@@ -58,6 +60,8 @@ def run(data: Path, *, meetings: int = 35, retrieve: int = 35) -> Report:
     Parameters were chosen on the meetings of even number; rows tell those of odd number apart as unseen.
     """
     loaded = _meetings(data)[:meetings]
+    if retrieve is None:
+        retrieve = len(loaded) if full else FEW
     report = Report("segmentation", f"QMSum, {len(loaded)} meetings for topics, {min(retrieve, len(loaded))} for spans")
     _topics(report, loaded)
     if retrieve:
@@ -191,7 +195,7 @@ def _spans(report: Report, meetings: Sequence[Meeting], embedder: Embedder) -> N
     counter = get_counter(ENCODING)
     low, high = FETCHED
     graph = SemanticGraphChunker(counter=counter, preferred_tokens=low, max_tokens=high, context_tokens=0)
-    keeping = _Keeping(embedder)
+    keeping = Kept(embedder)
     recalls: dict[str, list[float]] = {}
     unseen: list[bool] = []
     for number, meeting in enumerate(meetings):
@@ -245,17 +249,6 @@ def _recalls(meeting: Meeting, chunks: Sequence[Chunk], embedder: Embedder) -> d
                 recall = span_recall({"": _filled(candidates)}, {"": wanted})
                 found.setdefault(system, []).append(recall)
     return found
-
-
-class _Keeping:
-    """An embedder whose vectors stay in the cache folder."""
-
-    def __init__(self, embedder: Embedder) -> None:
-        self._embedder = embedder
-        self.dimension, self.fingerprint = embedder.dimension, embedder.fingerprint
-
-    def embed(self, texts: Sequence[str]) -> Any:
-        return vectors_of(self._embedder, texts)
 
 
 def _windows(text: str) -> list[tuple[Span, int]]:
