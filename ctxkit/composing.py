@@ -16,9 +16,14 @@ from ctxkit.registry import create
 from ctxkit.trace import Trace, label
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from ctxkit.messages import Message
+    from ctxkit.protocols import Window
+    from ctxkit.recall import HistoryRetriever
     from ctxkit.storage import Store
 
-__all__ = ["budget_for", "default_embedder", "find", "part_of", "paths_of", "payload_of", "stage_of"]
+__all__ = ["budget_for", "default_embedder", "find", "part_of", "paths_of", "payload_of", "recalling", "stage_of"]
 
 T = TypeVar("T")
 
@@ -70,6 +75,24 @@ def find(retriever: Retriever, stages: Sequence[Stage], query: Query, k: int, tr
                         candidate.sources,
                     )
     return candidates
+
+
+def recalling(
+    window: Window,
+    recall: bool | float,
+    retriever: HistoryRetriever,
+    session: str | None,
+    history: Sequence[Message],
+    now: datetime | None,
+) -> Window:
+    """The window with recall of what it leaves out, where that is asked for: with half of the room, or that share."""
+    from ctxkit.recall import RecallWindow
+
+    if session is None:
+        raise ConfigError("recall needs a session", remedy="Give session=…, or leave recall out.")
+    share = 0.5 if isinstance(recall, bool) else recall
+    made = RecallWindow(retriever=retriever, session=session, window=window, share=share, now=now)
+    return made.of(history)
 
 
 def stage_of(stage: Stage | str) -> Stage:

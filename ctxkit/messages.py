@@ -11,7 +11,7 @@ from typing import Any, Literal
 from ctxkit.documents import content_hash
 from ctxkit.errors import ConfigError, HistoryError
 
-__all__ = ["ROLES", "Message", "Part", "Role", "ToolCall", "history_hash"]
+__all__ = ["ROLES", "Message", "Part", "Quotation", "Role", "ToolCall", "history_hash"]
 
 Role = Literal["system", "user", "assistant", "tool"]
 ROLES: tuple[Role, ...] = ("system", "user", "assistant", "tool")
@@ -230,6 +230,17 @@ class Message:
             id=identity or "",
             created_at=created_at,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Quotation(Message):
+    """A message that quotes older ones. Only ctxkit makes it: no stored message is one, whatever it says.
+
+    Args:
+        quotes: for each part of the content the id of the message that it quotes, "" for what stands around the quotes.
+    """
+
+    quotes: tuple[str, ...] = ()
 
 
 def _check(

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from ctxkit.errors import BudgetError, HistoryError
 from ctxkit.history import check_history, repair
-from ctxkit.messages import Message
+from ctxkit.messages import Message, Quotation
 from ctxkit.protocols import ChatCounter, Window
 from ctxkit.trace import StageRecord
 
@@ -96,6 +96,9 @@ class Dialogue:
         """Record every message of the history that is not in the prompt."""
         identities = {id(message) for message in self.chosen}
         names = {message.id for message in self.chosen if message.id}
+        for message in self.chosen:
+            if isinstance(message, Quotation):
+                names |= set(message.quotes) - {""}
         contents: Counter[str] | None = None
         for index, (message, cost) in enumerate(zip(self.messages, self._costs, strict=True)):
             if id(message) in identities or (message.id and message.id in names):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.assembly.context import Block
 from ctxkit.documents import GAP, Source
 from ctxkit.errors import ConfigError, TemplateError
-from ctxkit.messages import Message, Part, Role
+from ctxkit.messages import Message, Part, Quotation, Role
 from ctxkit.prompts import Trust
 from ctxkit.protocols import ChatCounter
 
@@ -112,6 +112,8 @@ class Layout:
                     laid.stable = len(laid.drafts)
             if frame is None:
                 for name, message in history:
+                    if open_end and isinstance(message, Quotation):  # the next question recalls something else
+                        laid.stable, open_end = len(laid.drafts), False
                     self._past(laid, name, message)
                 if open_end:
                     laid.stable = len(laid.drafts)
@@ -178,16 +180,21 @@ class Layout:
             laid.drafts.append(Draft("context", role, fence, "trusted", at))
 
     def _past(self, laid: Laid, name: str, message: Message) -> None:
-        laid.drafts.append(
-            Draft(
-                "history",
-                message.role,
-                message.visible,
-                "history",
-                len(laid.turns),
-                message_id=name,
+        """A message of the history; one that quotes others is a segment for each, with the id of the quoted one."""
+        pieces = [(message.visible, name)]
+        if isinstance(message, Quotation):
+            pieces = [(part.text, quoted) for part, quoted in zip(message.parts, message.quotes, strict=True)]
+        for text, quoted in pieces:
+            laid.drafts.append(
+                Draft(
+                    "history",
+                    message.role,
+                    text,
+                    "history" if quoted else "trusted",
+                    len(laid.turns),
+                    message_id=quoted or None,
+                )
             )
-        )
         laid.turns.append(message)
 
     def _close(self, laid: Laid, role: Role, first: int) -> bool:

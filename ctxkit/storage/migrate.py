@@ -17,7 +17,7 @@ from ctxkit.errors import StorageError, StoreFormatError, StoreVersionError
 
 __all__ = ["HEAD", "VERSION_TABLE", "bring_up_to_date", "is_current", "script_location"]
 
-HEAD = "0006"
+HEAD = "0008"
 """The newest revision. Kept here so that opening a current store does not import Alembic."""
 
 VERSION_TABLE = "ctxkit_version"

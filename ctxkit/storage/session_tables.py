@@ -6,9 +6,9 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, ForeignKeyConstraint, Index, Integer, Table, UniqueConstraint
 
-from ctxkit.storage.columns import key, metadata, tenant, text, within
+from ctxkit.storage.columns import key, metadata, tenant, text, vector, within
 
-__all__ = ["archived_messages", "messages", "session_branches", "sessions"]
+__all__ = ["archived_messages", "message_vectors", "messages", "session_branches", "sessions"]
 
 
 def _number(name: str) -> Column[int]:
@@ -55,6 +55,19 @@ messages = Table(
     *_message(),
     within("sessions", ["session_id"], ["id"]),
     UniqueConstraint("tenant", "session_id", "id"),
+)
+
+# What was embedded is named by a digest: a unit that grew by a late result is embedded again.
+message_vectors = Table(
+    "message_vectors",
+    metadata,
+    tenant(),
+    key("session_id"),
+    Column("sequence", BigInteger, primary_key=True, autoincrement=False),
+    key("fingerprint"),
+    Column("digest", text, nullable=False),
+    Column("vector", vector, nullable=False),
+    within("messages", ["session_id", "sequence"], ["session_id", "sequence"]),
 )
 
 archived_messages = Table(

@@ -19,6 +19,7 @@ from ctxkit.storage.session_records import Keep, Retained, SessionInfo, SessionM
 from ctxkit.storage.session_rewinding import rewind
 from ctxkit.storage.session_rows import Codec, Row, to_row
 from ctxkit.storage.session_search import search
+from ctxkit.storage.session_vectors import Vectors, read_vectors, write_vectors
 from ctxkit.storage.session_views import existing, find, read
 from ctxkit.storage.tenancy import Scope
 
@@ -262,6 +263,29 @@ class Sessions:
         if session is not None:
             checked_text(session, "the session")
         return self._database.read(self._tenant, lambda scope: search(scope, self._codec, words, session, limit))
+
+    def vectors(self, session: str, fingerprint: str) -> Vectors:
+        """The stored embeddings of an embedder, by message number: the digest of what was embedded, and the vector.
+
+        Of the messages that `messages()` gives, shared ones included; none for a session that does not exist.
+        """
+        checked_text(session, "the session")
+        return self._database.read(self._tenant, lambda scope: read_vectors(scope, session, fingerprint))
+
+    def put_vectors(self, session: str, fingerprint: str, given: Vectors, *, encrypted: bool = False) -> int:
+        """Keep embeddings beside their messages, with which they are archived, pruned and deleted; how many.
+
+        Those of messages that are gone are left out, and so are those of encrypted messages, since a vector tells much
+        of what a text says, unless `encrypted` says to keep them in the clear.
+
+        Raises:
+            StorageError: a vector is not finite, or they differ in dimension.
+        """
+        checked_text(session, "the session")
+        checked_name(fingerprint, "the fingerprint")
+        return self._database.write(
+            self._tenant, lambda scope: write_vectors(scope, session, fingerprint, given, encrypted=encrypted)
+        )
 
     # Async twins: both drivers are synchronous, so the work is done in a thread; what has begun ends.
 

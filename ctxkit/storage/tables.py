@@ -32,7 +32,13 @@ from ctxkit.storage.release_tables import (
     template_events,
     template_includes,
 )
-from ctxkit.storage.session_tables import archived_messages, messages, session_branches, sessions
+from ctxkit.storage.session_tables import (
+    archived_messages,
+    message_vectors,
+    messages,
+    session_branches,
+    sessions,
+)
 
 __all__ = [
     "CHUNK_KEYS",
@@ -53,6 +59,7 @@ __all__ = [
     "experiments",
     "label_history",
     "label_protections",
+    "message_vectors",
     "messages",
     "metadata",
     "payload_keys",
