@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ctxkit.answers import Answer, answered
 from ctxkit.checking import check_whole
-from ctxkit.composing import budget_for, default_embedder, find, part_of, paths_of, payload_of, stage_of
+from ctxkit.composing import budget_for, default_embedder, find, part_of, paths_of, payload_of, recalling, stage_of
 from ctxkit.documents import Candidate, Document, Query
 from ctxkit.errors import ProviderError
 from ctxkit.ingest import Ingestion, IngestReport, below, vanished
@@ -23,8 +23,9 @@ from ctxkit.settings import default_store, default_tenant
 from ctxkit.trace import Trace
 
 if TYPE_CHECKING:
+    from ctxkit.recall import HistoryRetriever
     from ctxkit.rollout import Experiments
-    from ctxkit.storage import Store
+    from ctxkit.storage import Encryption, Store
     from ctxkit.templates import Template, TemplateRegistry
 
 __all__ = ["ContextEngine"]
@@ -81,9 +82,17 @@ class ContextEngine:
 
     @classmethod
     def open(
-        cls, url: str | None = None, *, tenant: str | None = None, create: bool = True, **parts: Any
+        cls,
+        url: str | None = None,
+        *,
+        tenant: str | None = None,
+        create: bool = True,
+        encryption: Encryption | None = None,
+        **parts: Any,
     ) -> ContextEngine:
         """Open or create the store at `url` (default `$CTXKIT_STORE`); `parts` are the stages of the constructor.
+
+        With `encryption` what sessions say is encrypted at rest.
 
         Raises:
             StorageError: the store cannot be opened, is not ours, or is of a newer version.
@@ -92,7 +101,7 @@ class ContextEngine:
 
         address = default_store() if url is None else url
         name = default_tenant() if tenant is None else tenant
-        return cls(Store.open(address, tenant=name, create=create), **parts)
+        return cls(Store.open(address, tenant=name, create=create, encryption=encryption), **parts)
 
     def close(self) -> None:
         self.store.close()
@@ -128,6 +137,13 @@ class ContextEngine:
         from ctxkit.history import TailWindow
 
         return TailWindow() if self._window is None else self._window
+
+    @cached_property
+    def recaller(self) -> HistoryRetriever:
+        """Finds what was said in the past of a session."""
+        from ctxkit.recall import HistoryRetriever
+
+        return HistoryRetriever(self.store, self.embedder)
 
     @cached_property
     def templates(self) -> TemplateRegistry:
@@ -219,6 +235,7 @@ class ContextEngine:
         now: datetime | None = None,
         tools: Sequence[Mapping[str, Any]] = (),
         candidates: Sequence[Candidate] | None = None,
+        recall: bool | float = False,
         record: bool = False,
     ) -> Prompt:
         """One prompt that fits: template, history of the session, retrieved context and the question.
@@ -231,6 +248,8 @@ class ContextEngine:
             model: whose tokenizer and chat format count; default OpenAI's `o200k_base` chat format.
             now: the time that recency counts from; give it for a prompt that can be replayed.
             candidates: use these instead of retrieving.
+            recall: quote what bears on the question of the older dialogue that the window leaves out; a number is the
+                part of the history's room that it may have, half by default.
             record: store what the prompt is made of, so that `replay` gives it back.
 
         Raises:
@@ -245,6 +264,7 @@ class ContextEngine:
         )
         chosen, values = self._template(template), payload_of(self.store, payload)
         history = self.store.sessions.messages(session) if session is not None else ()
+        past = recalling(self.window, recall, self.recaller, session, history, now) if recall else self.window
         used: list[Candidate] = list(candidates or ())
 
         def retrieve(asked: Query) -> Sequence[Candidate]:
@@ -259,14 +279,14 @@ class ContextEngine:
             candidates=retrieve if candidates is None else used,
             budget=budget_for(budget, window, limited=model is not None),
             counter=counter,
-            window=self.window,
+            window=past,
             tools=tools,
             trace=trace,
         )
         if record:
             from ctxkit.replaying import Request, record_prompt
 
-            parts = (self.retriever, *self.stages, self.window)
+            parts = (self.retriever, *self.stages, past)
             request = Request.of(query, len(history), template, payload, model, parts)
             record_prompt(self.store, prompt, request, template=chosen, payload=values, candidates=used)
         return prompt
