@@ -1,5 +1,7 @@
 """Stages by name. Built-in ones and third parties' register alike, through entry points `ctxkit.<kind>`.
 
+`time_decay` and `time-decay` are one name.
+
 [project.entry-points."ctxkit.chunker"]
 mine = "my_package.chunking:MyChunker"
 """
@@ -34,11 +36,12 @@ def names(kind: str) -> list[str]:
 
 
 def load(kind: str, name: str) -> Any:
-    """The class or factory of that name. Raises `ConfigError` when there is none."""
+    """The class or factory of that name; `-` and `_` are one. Raises `ConfigError` when there is none."""
     _check(kind)
-    if (kind, name) in _registered:
-        return _registered[kind, name]
-    point = _entry_points(kind).get(name)
+    written = _spelling(kind, name)
+    if (kind, written) in _registered:
+        return _registered[kind, written]
+    point = _entry_points(kind).get(written)
     if point is None:
         raise ConfigError(
             f"there is no {kind} of this name",
@@ -61,6 +64,14 @@ def create(kind: str, name: str, **parameters: Any) -> Any:
         known = ", ".join(signature.parameters)
         raise ConfigError(str(error), subject=f"{kind} {name}", remedy=f"Its parameters: {known}.") from error
     return factory(**parameters)
+
+
+def _spelling(kind: str, name: str) -> str:
+    """The name as it was registered: itself where it is known, else the one that differs in `-` and `_` alone."""
+    if (kind, name) in _registered or name in _entry_points(kind):
+        return name
+    plain = str(name).replace("_", "-")
+    return next((known for known in names(kind) if known.replace("_", "-") == plain), name)
 
 
 @cache

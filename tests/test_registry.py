@@ -47,6 +47,11 @@ class TestBuiltIn:
         assert name in registry.names(kind)
         assert callable(registry.load(kind, name))
 
+    @pytest.mark.parametrize(("kind", "name"), [each for each in BUILT_IN if {"-", "_"} & set(each[1])])
+    def test_a_hyphen_and_an_underscore_are_one(self, kind: str, name: str) -> None:
+        either = {registry.load(kind, name.replace(old, new)) for old, new in ("-_", "_-", "--")}
+        assert either == {registry.load(kind, name)}
+
     def test_a_chunker_is_made_with_its_parameters(self) -> None:
         chunker = registry.create("chunker", "recursive", max_tokens=64)
         assert type(chunker).__name__ == "RecursiveChunker"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -27,6 +27,9 @@ from ctxkit.cli.output import (
 from ctxkit.cli.stages import make_stages, moment_for
 from ctxkit.errors import ConfigError, ProviderError
 from ctxkit.prompts import Budget, CompletionDelta, CompletionOptions, Section
+
+if TYPE_CHECKING:
+    from ctxkit.engine import ContextEngine
 
 __all__ = ["add_to"]
 
@@ -76,9 +79,7 @@ def assemble(
 
     Example: ctxkit assemble "how do I rotate the key" --budget 4000 --explain
     """
-    from ctxkit.engine import ContextEngine
-
-    with ContextEngine.open(store, tenant=tenant, create=False, embedder=embedder, candidates=candidates) as engine:
+    with _opened(store, tenant, embedder=embedder, candidates=candidates) as engine:
         engine.stages = make_stages(
             engine,
             model=model,
@@ -144,12 +145,10 @@ def ask(
 
     Example: ctxkit ask "how do I rotate the key" --model local
     """
-    from ctxkit.engine import ContextEngine
-
     options = CompletionOptions(
         max_tokens=max_tokens, temperature=temperature, seed=seed, stop=tuple(stop), timeout=timeout
     )
-    with ContextEngine.open(store, tenant=tenant, create=False, embedder=embedder, candidates=candidates) as engine:
+    with _opened(store, tenant, embedder=embedder, candidates=candidates) as engine:
         engine.stages = make_stages(
             engine,
             model=model,
@@ -188,6 +187,15 @@ def ask(
     if explain:
         say()
         say(answer.prompt.explain())
+
+
+def _opened(store: str | None, tenant: str | None, **parts: Any) -> ContextEngine:
+    """An engine on a store that is there, with the keys that encrypted sessions need."""
+    from ctxkit.engine import ContextEngine
+    from ctxkit.storage import Encryption
+
+    keys = Encryption.from_environment()
+    return ContextEngine.open(store, tenant=tenant, create=False, encryption=keys, **parts)
 
 
 def _streamed(steps: Iterator[CompletionDelta | Answer]) -> Answer:

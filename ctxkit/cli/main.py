@@ -12,6 +12,7 @@ import ctxkit
 from ctxkit.cli import (
     assembling,
     benching,
+    chat,
     chunking,
     experiments,
     graph,
@@ -60,6 +61,7 @@ def root(
 ingesting.add_to(app)
 chunking.add_to(app)
 assembling.add_to(app)
+chat.add_to(app)
 replay.add_to(app)
 benching.add_to(app)
 doctor_module.add_to(app)

@@ -10,7 +10,7 @@ import pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli-reference.md"
 COMMANDS = [
-    *("", "ingest", "search", "chunk", "assemble", "ask", "replay", "bench", "doctor"),
+    *("", "ingest", "search", "chunk", "assemble", "ask", "chat", "replay", "bench", "doctor"),
     *(f"models {verb}" for verb in ("list", "pull", "check")),
     *(f"templates {verb}" for verb in ("push", "list", "show", "search", "diff", "render")),
     *(f"templates {verb}" for verb in ("label", "rollback", "protect", "history", "archive")),

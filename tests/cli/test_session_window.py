@@ -24,7 +24,7 @@ def url(tmp_path: Path) -> str:
     return url
 
 
-@pytest.mark.parametrize("kind", ["tail", "sliding", "semantic", "time-decay"])
+@pytest.mark.parametrize("kind", ["tail", "sliding", "semantic", "time-decay", "time_decay", "summarised"])
 def test_every_window_fits_and_says_what_it_leaves_out(ctxkit: Run, url: str, kind: str) -> None:
     for more in ((), ("--hysteresis",)):
         shown = ctxkit(*WINDOW, "alice", "--max-tokens", 90, "--window", kind, "--store", url, "--json", *more)

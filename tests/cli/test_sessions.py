@@ -95,6 +95,8 @@ def test_keys_from_the_environment(ctxkit: Any, monkeypatch: pytest.MonkeyPatch)
     ctxkit("sessions", "append", "s", "second")
     assert [message["content"] for message in ctxkit("sessions", "show", "s", "--json").json] == ["first", "second"]
     assert ctxkit("sessions", "list", "--json").json[0]["encrypted"] is True
+    sent = ctxkit("assemble", "What now?", "--session", "s", "--embedder", "none", "--json")
+    assert [message["content"] for message in sent.json["messages"][1:3]] == ["first", "second"]
     monkeypatch.delenv("CTXKIT_SESSION_KEYS")
     for command in (("show", "s"), ("append", "s", "third"), ("export", "s"), ("search", "first")):
         refused = ctxkit("sessions", *command)
