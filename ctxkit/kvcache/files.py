@@ -99,7 +99,7 @@ class BlockFiles:
             try:
                 return block, unpack(content, block)
             except KVCacheError as error:
-                self._quarantine(key, version, error.message, block.file)
+                self._quarantine(key, version, error.message)
         return None
 
     def read_bytes(self, block: Block) -> bytes:
@@ -218,14 +218,14 @@ class BlockFiles:
             return None
         return block
 
-    def _quarantine(self, key: str, version: int, what: str, data: str = "") -> None:
+    def _quarantine(self, key: str, version: int, what: str) -> None:
         """Out of the way, so that nobody reads it again; kept for a look at it."""
         self._report(Problem(key, what))
         aside = self.folder / _QUARANTINE
         with contextlib.suppress(OSError):
             aside.mkdir(parents=True, exist_ok=True)
-            for path in (self._manifest_path(key, version), self._place(key) / data if data else None):
-                if path is not None and path.is_file():
+            for path in (self._manifest_path(key, version), *self._place(key).glob(f"{version}.*.safetensors")):
+                if path.is_file():
                     os.replace(path, aside / f"{key[:16]}.{path.name}")
 
     def _remove_version(self, key: str, version: int) -> None:

@@ -21,10 +21,14 @@ from ctxkit.errors import KVCacheError
 from ctxkit.kvcache.codecs import Codec
 from ctxkit.settings import cache_dir, require
 
-__all__ = ["BLOCK_TOKENS", "Root", "block_key", "block_keys", "reusable_tokens", "root_of"]
+__all__ = ["BLOCK_TOKENS", "PREFILL_GRID", "Root", "block_key", "block_keys", "reusable_tokens", "root_of"]
 
 BLOCK_TOKENS = 64
 """Tokens of a block; only full blocks are stored."""
+
+PREFILL_GRID = 256
+"""Tokens of one step of a prefill, which starts at a multiple of it: so the shapes of a computation, and with them its
+bits, do not depend on how much of the prompt was restored. Against 1,024 it costs 5 % on a CPU (64 would cost 38 %)."""
 
 _TAG = b"ctxkit.kvcache.block.1\0"
 
@@ -88,14 +92,14 @@ def block_keys(root: str, ids: Sequence[int]) -> Iterator[tuple[str, tuple[int, 
         yield parent, block
 
 
-def reusable_tokens(count: int) -> int:
-    """The tokens of a prompt that blocks may cover: whole blocks, and one token at least is left to compute.
+def reusable_tokens(count: int, *, step: int = BLOCK_TOKENS) -> int:
+    """The tokens of a prompt that blocks may cover: whole steps, and one token at least is left to compute.
 
     Example:
         >>> reusable_tokens(128), reusable_tokens(129)
         (64, 128)
     """
-    return max(0, count - 1) // BLOCK_TOKENS * BLOCK_TOKENS
+    return max(0, count - 1) // step * step
 
 
 def root_of(model: Any, *, codec: Codec, tenant: str) -> Root:

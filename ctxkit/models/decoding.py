@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
+from ctxkit.kvcache.identity import PREFILL_GRID
 from ctxkit.settings import require
 
-__all__ = ["KeyValueCache", "Step", "decode_steps"]
-
-_PREFILL_CHUNK = 1024
-"""Tokens of one prefill step: small enough to notice a timeout or a cancelled request, large enough to cost nothing."""
+__all__ = ["FreshCache", "KeyValueCache", "Step", "cache_name", "decode_steps"]
 
 
 class KeyValueCache(Protocol):
@@ -86,10 +84,10 @@ def decode_steps(
     # Inference mode is entered for each step and not around the loop: a generator's frame may be resumed elsewhere.
     started = time.perf_counter()
     logits = None
-    for start in range(reused, len(ids), _PREFILL_CHUNK):
+    for start, end in _prefill_spans(reused, len(ids)):
         check()
         with torch.inference_mode():
-            logits = forward(ids[start : start + _PREFILL_CHUNK])
+            logits = forward(ids[start:end])
     with torch.inference_mode():
         token = _choose(torch, logits, temperature, top_p, generator)
     yield Step(token, time.perf_counter() - started)
@@ -102,6 +100,19 @@ def decode_steps(
             logits = forward([token])
             token = _choose(torch, logits, temperature, top_p, generator)
         yield Step(token, time.perf_counter() - started)
+
+
+def _prefill_spans(reused: int, count: int) -> Iterator[tuple[int, int]]:
+    """The steps of a prefill: up to each multiple of 256, then the rest, with or without a cache.
+
+    Matrix kernels choose how they sum, and so round, by the shapes that they are called with. On one grid a prompt
+    whose prefix was restored runs through the same shapes as one that is computed whole, and gives the same bits.
+    """
+    start = reused
+    while start < count:
+        end = min(count, (start // PREFILL_GRID + 1) * PREFILL_GRID)
+        yield start, end
+        start = end
 
 
 class _Forward:
@@ -119,6 +130,11 @@ class _Forward:
             arguments["logits_to_keep"] = 1
         tensor = self._torch.tensor([list(ids)], device=self._model.device)
         return self._model(input_ids=tensor, **arguments).logits[0, -1]
+
+
+def cache_name(forward: Any) -> str:
+    """What a model's `forward` calls its key-value cache."""
+    return _interface(forward)[0]
 
 
 @lru_cache(maxsize=32)
