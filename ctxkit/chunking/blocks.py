@@ -11,8 +11,9 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from ctxkit.chunking.marks import Carried, Marks
 from ctxkit.documents import Span
-from ctxkit.text import Graphemes, code_fences, protected_spans, sentence_breaks
+from ctxkit.text import Graphemes, sentence_breaks
 
 __all__ = ["Block", "BlockReader"]
 
@@ -22,7 +23,6 @@ _LINE = re.compile(r"[\n\r]\s*+")
 _SPACE = re.compile(r"\s++")
 _DELIMITER = re.compile(r"[^\S\n]*+:?-++:?[^\S\n]*+(?:\|[^\S\n]*+:?-++:?[^\S\n]*+)++(?:\n|\Z)")
 _FENCE_LINE = re.compile(r" {0,3}(?:`{3}|~{3})")
-_FENCE_MARK = re.compile(r"`{3,}|~{3,}")
 
 
 class Block(NamedTuple):
@@ -63,7 +63,7 @@ class BlockReader:
         self._at = 0  # of the buffer: what lies before has been given away
         self._start = 0  # of the document
         self._needed = self._size + self._ahead
-        self._opening = ""  # what stands for the text before, where a line, a fence or a table is open
+        self._before = Carried()  # what the buffer begins in
 
     def feed(self, piece: str) -> Iterator[Block]:
         """Add a piece; the blocks that it makes certain."""
@@ -82,28 +82,23 @@ class BlockReader:
         while self._waiting and (final or self._waiting >= self._needed):
             window = self._buffer[self._at : self._at + self._needed]
             whole = final and len(window) == self._waiting
-            protected = self._protected(window)
+            marks = Marks(window, self._before, ended=True)
+            protected = [Span(max(0, span.start), span.end) for span in marks.blocks]
             end = len(window) if whole and len(window) <= self._size else self._end(window, protected, whole)
             if end is None:
                 self._needed *= 2
                 continue
-            yield self._cut(window, protected, end)
+            yield self._cut(marks, protected, end)
             self._needed = self._size + self._ahead
 
-    def _cut(self, window: str, protected: list[Span], end: int) -> Block:
-        text = window[:end]
+    def _cut(self, marks: Marks, protected: list[Span], end: int) -> Block:
         inside = [Span(span.start, min(span.end, end)) for span in protected if span.start < end]
-        block = Block(self._start, text, inside, self._opening.endswith(("x", " ")))
-        self._opening = self._state(text, end < len(window))
+        block = Block(self._start, marks.text[:end], inside, self._before.inside)
+        self._before = marks.at(end)
         self._at += end
         self._start += end
         self._waiting -= end
         return block
-
-    def _protected(self, window: str) -> list[Span]:
-        shift = len(self._opening)
-        spans = protected_spans(self._opening + window)
-        return [Span(max(0, span.start - shift), span.end - shift) for span in spans if span.end > shift]
 
     def _end(self, window: str, protected: list[Span], whole: bool) -> int | None:
         """Where the block at the beginning of the window ends; None where more must be seen to tell."""
@@ -155,42 +150,10 @@ class BlockReader:
             kept.append(span)
         return kept
 
-    def _state(self, text: str, more: bool) -> str:
-        """A text that leaves a reader of what follows in the state that this one leaves it in."""
-        if not more and not text:
-            return ""
-        seen = self._opening + text
-        line = seen.rfind("\n") + 1
-        inside = "" if line == len(seen) else "    " if seen[line:].isspace() else "x"
-        fences = code_fences(seen)
-        if fences and fences[-1].end == len(seen) and code_fences(seen + "\nx")[-1].end > len(seen):
-            mark = _FENCE_MARK.match(seen, fences[-1].start)
-            if mark is not None:
-                return f"{mark[0]}\n{inside}"
-        if _inside_table(seen[:line]):
-            return f"a | b\n--- | ---\n{'|x' if inside == 'x' else inside}"
-        return inside
-
 
 def _splits_mark(text: str, position: int) -> bool:
     """Whether a reader of what follows could not tell the fence or the table that it begins in."""
     line = text.rfind("\n", 0, position) + 1
     if line < position:
-        return _FENCE_LINE.match(text, line, position) is not None
+        return _FENCE_LINE.match(text, line) is not None
     return _DELIMITER.match(text, position) is not None
-
-
-def _inside_table(text: str) -> bool:
-    """Whether the last line of a text is a row of a table that a delimiter line gives away."""
-    end = len(text) - 1
-    delimited = False
-    while end >= 0:
-        start = text.rfind("\n", 0, end) + 1
-        line = text[start:end]
-        if "|" not in line:
-            break
-        if delimited:
-            return True
-        delimited = _DELIMITER.match(line) is not None
-        end = start - 1
-    return False

@@ -233,19 +233,26 @@ class GraphStream:
             for first, after in zip(starts, [*starts[1:], high - low], strict=True):
                 span = Span(nodes.starts[low + first], nodes.ends[low + after - 1])
                 tokens = self._count(span.slice(text))
-                if again or tokens > chunker.max_tokens:
-                    # The counts did not add up; what comes after waits, so that chunks leave in order.
-                    if tokens > chunker.max_tokens and after - first == 1:
-                        again.append((low + first, low + after, 0))
-                    else:
-                        smaller = limit * chunker.max_tokens // (tokens + 1) if tokens > chunker.max_tokens else limit
-                        again.append((low + first, low + after, max(1, min(limit, smaller))))
+                if tokens <= chunker.max_tokens and not again:
+                    yield low + first, low + after, span, tokens
                     continue
-                if limit == 0:
+                # The counts did not add up; what comes after waits, so that chunks leave in order.
+                part = (low + first, low + after)
+                if tokens <= chunker.max_tokens:
+                    again.append((*part, limit))
+                elif after - first > 1:
+                    smaller = max(1, limit * chunker.max_tokens // (tokens + 1))
+                    if smaller < limit:
+                        again.append((*part, smaller))
+                    else:  # nodes that count for nothing alone and for too much together
+                        middle = (part[0] + part[1]) // 2
+                        again += [(part[0], middle, limit), (middle, part[1], limit)]
+                elif again:
+                    again.append((*part, limit))
+                else:
+                    # A node may count for more without the white space before it: " Foo" is one token, "Foo" two.
                     for piece, size in pieces_of(text, span, chunker.max_tokens, self._count, self._levels):
-                        yield low, high, piece, size
-                    continue
-                yield low + first, low + after, span, tokens
+                        yield *part, piece, size
             waiting.extend(reversed(again))
 
     def _chunk(

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import re
 import sys
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from ctxkit.chunking.cutting import Cutter, Progress
 from ctxkit.chunking.headings import Heading, Tag, html_tags, markdown_headings, paired
+from ctxkit.chunking.marks import Carried, Marks
 from ctxkit.documents import Chunk, Document, Span
 from ctxkit.errors import ConfigError
-from ctxkit.protected import LONGEST_MARK_LINE, Fence, is_delimiter, marked_fences, rows_and_tables, with_rows_outside
+from ctxkit.protected import LONGEST_MARK_LINE
 from ctxkit.text import Graphemes
 
 __all__ = ["CutStream"]
@@ -30,78 +29,22 @@ _PLAIN = re.compile(r"\s*+[^\s`~#|:=-]")  # the beginning of a line that is no f
 _NOT_A_MARK = re.compile(r"[^-=:|\s]")
 
 
-class _Line(NamedTuple):
-    """What the line at the beginning of a text is part of, when the text begins later than the document.
+class _Part(Marks):
+    """The part of a document that is in memory, and how much of it is certain."""
 
-    Args:
-        inside: the text begins in the middle of the line.
-        fence: the mark of the fence that it is in.
-        row: it is a table row; only asked where the text begins inside of it.
-        bar: a pipe stands in it before the text begins.
-        table: the line above it is in a table that a delimiter line gave away.
-    """
+    def __init__(self, text: str, before: Carried, *, underlined: bool, final: bool) -> None:
+        super().__init__(text, before, ended=final)
+        self.certain = len(text) if final else self._certain(underlined)
 
-    inside: bool = False
-    fence: str = ""
-    row: bool = False
-    bar: bool = False
-    table: bool = False
-
-
-class _Part:
-    """The part of a document that is in memory, and what is known of it."""
-
-    def __init__(self, text: str, line: _Line, *, underlined: bool, final: bool) -> None:
-        first = 0  # where the first whole line begins
-        if line.inside:
-            first = text.find("\n") + 1 or len(text)
-        self.text = text
-        self.last = text.rfind("\n") + 1
-        self.certain = len(text) if final else self._certain(first, underlined)
-        self.fences: list[Fence] = marked_fences(text, first, line.fence)
-        row, table = line.row, line.table
-        if line.inside:
-            bar = line.bar or "|" in text[:first]
-            table = bar and (line.table or is_delimiter(text, first))
-            row = row or table
-        self.rows, self.tables = rows_and_tables(text, first, table)
-        if row:
-            self.rows.insert(0, Span(-1, len(text[:first].rstrip())))
-        rows = self.rows
-        if not final and first <= self.last < len(text):
-            # The line is not all here, and may turn out to be a row of a table.
-            start = len(text) - len(text[self.last :].lstrip())
-            if not rows or rows[-1].start < start:
-                rows = [*rows, Span(start, len(text))]
-        self.blocks = with_rows_outside([fence.span for fence in self.fences], rows)
-
-    def _certain(self, first: int, underlined: bool) -> int:
+    def _certain(self, underlined: bool) -> int:
         """Up to where more text cannot change what a line means, but for making it a row.
 
         `underlined`: whether any line may be a heading, once a line of dashes follows.
         """
-        text, last = self.text, self.last
+        text, first, last = self.text, self.first, self.last
         if len(text) - last > LONGEST_MARK_LINE or first > last or (not underlined and _PLAIN.match(text, last)):
             return len(text)
         return last if _NOT_A_MARK.search(text, last) else text.rfind("\n", 0, max(0, last - 1)) + 1
-
-    def line_at(self, position: int, before: _Line) -> _Line:
-        """The state for a part that begins at `position`; this one began in the state `before`."""
-        begin = self.text.rfind("\n", 0, position) + 1
-        inside = begin < position or (begin == 0 and before.inside)
-        for fence in self.fences:
-            if fence.span.start < position < fence.span.end:
-                return _Line(inside, fence.mark)
-        table = before.table if begin == 0 else any(run.start < begin <= run.end for run in self.tables)
-        if not inside:
-            return _Line(table=table)
-        at = bisect_left(self.rows, Span(position, 0)) - 1
-        return _Line(
-            inside,
-            row=at >= 0 and self.rows[at].start < position < self.rows[at].end,
-            bar=self.text.find("|", begin, position) >= 0 or (begin == 0 and before.bar),
-            table=table,
-        )
 
 
 class CutStream:
@@ -122,7 +65,7 @@ class CutStream:
         self._needed = 1
         self._text = ""
         self._begin = 0  # of `_text` in the document
-        self._line = _Line()
+        self._before = Carried()
         self._progress: Progress | None = Progress()  # in the document
         self._headings = _HeadingStream(preset)
         self._finished = False
@@ -153,7 +96,7 @@ class CutStream:
     def _advance(self, *, final: bool) -> list[Chunk]:
         self._text = "".join([self._text, *self._pieces])
         self._pieces.clear()
-        part = _Part(self._text, self._line, underlined=self._preset == "markdown", final=final)
+        part = _Part(self._text, self._before, underlined=self._preset == "markdown", final=final)
         certain = part.certain - (0 if final else _AHEAD)
         headings_to = self._headings.scan(part, self._begin, final=final)
         cutter = self._make(part.text, part.blocks)
@@ -190,13 +133,13 @@ class CutStream:
         position = min(position, self._headings.needed - self._begin)
         if position > 0:
             line = text.rfind("\n", max(0, position - _LINE_BEHIND), position) + 1
-            if line or (position <= _LINE_BEHIND and not self._line.inside):
+            if line or (position <= _LINE_BEHIND and not self._before.inside):
                 position = line
             else:
                 position = Graphemes(text).floor(position)
         self._progress = progress.shift(self._begin)
         if position > 0:
-            self._line = part.line_at(position, self._line)
+            self._before = part.at(position)
             self._text = text[position:]
             self._begin += position
             self._length -= position

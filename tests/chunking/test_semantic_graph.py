@@ -193,3 +193,18 @@ def test_wrong_options(wrong: dict[str, object]) -> None:
 def test_an_unknown_extractor() -> None:
     with pytest.raises(ConfigError, match="there is no extractor"):
         list(SemanticGraphChunker(extractor="nobody").chunk(Document.from_text("a", source="a")))
+
+
+@pytest.mark.parametrize(
+    ("count", "most"),
+    [
+        pytest.param(lambda text: len(text) + 2 * (not text.startswith(" ")), 6, id="dearer without its white space"),
+        pytest.param(lambda text: max(0, len(text) - 4), 2, id="nothing alone"),
+        pytest.param(lambda text: len(text) ** 2 // 8, 20, id="dearer together"),
+    ],
+)
+def test_counts_that_do_not_add_up_come_to_an_end(count: object, most: int) -> None:
+    counter = type("Counter", (), {"count": staticmethod(count)})()
+    document = Document.from_text("Ab. Cdef. Gh. Ijklm. N. O. P. " * 5, source="a.txt")
+    chunker = SemanticGraphChunker(max_tokens=most, extractor=None, counter=counter)
+    assert is_lossless(document, chunker, most, counter)
