@@ -6,6 +6,7 @@ import gzip
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from ctxkit.errors import ConfigError
 from ctxkit.evaluation.locomo import Conversation
 from ctxkit.messages import Message
 
-__all__ = ["TaskDialogue", "locomo_messages", "sessions_of", "sgd", "tau_bench"]
+__all__ = ["TaskDialogue", "locomo_messages", "named_messages", "sessions_of", "sgd", "tau_bench"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,26 @@ def locomo_messages(conversation: Conversation) -> list[Message]:
     for turn in conversation.turns:
         speaker, _, text = turn.text.partition(": ")
         messages.append(Message("user" if speaker == first else "assistant", text or "…", id=turn.id))
+    return messages
+
+
+def named_messages(conversation: Conversation) -> list[Message]:
+    """A conversation as a dialogue with names and times, a minute a turn: who speaks first is the user."""
+    first = conversation.turns[0].text.partition(": ")[0]
+    messages: list[Message] = []
+    session, place = 0, 0
+    for turn in conversation.turns:
+        session, place = turn.session, place + 1 if turn.session == session else 0
+        speaker, _, text = turn.text.partition(": ")
+        messages.append(
+            Message(
+                "user" if speaker == first else "assistant",
+                text or "…",
+                name=speaker,
+                id=turn.id,
+                created_at=conversation.times[session] + timedelta(minutes=place),
+            )
+        )
     return messages
 
 

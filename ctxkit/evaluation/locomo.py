@@ -5,7 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -35,11 +36,13 @@ class Conversation:
     Args:
         turns: in order, over all sessions.
         questions: text, category and the ids of the turns that answer it; without those of which an id is no turn's.
+        times: when each session began; the source gives no zone, UTC is taken.
     """
 
     name: str
     turns: tuple[Turn, ...]
     questions: tuple[tuple[str, int, frozenset[str]], ...]
+    times: Mapping[int, datetime] = field(default_factory=dict)
 
     def documents(self) -> Iterator[tuple[Document, list[Turn]]]:
         """A document for each session, a line for each turn."""
@@ -63,9 +66,12 @@ def conversations(data: Path) -> list[Conversation]:
 def _conversation(row: Mapping[str, Any]) -> Conversation:
     said = row["conversation"]
     turns = []
+    times = {}
     for session in count(1):
         if f"session_{session}" not in said and f"session_{session}_date_time" not in said:
             break
+        if stamp := said.get(f"session_{session}_date_time"):
+            times[session] = datetime.strptime(stamp, "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC)
         for turn in said.get(f"session_{session}", ()):
             # A line break inside of a turn would end its line.
             text = " ".join(f"{turn['speaker']}: {turn['text']}".split())
@@ -76,4 +82,4 @@ def _conversation(row: Mapping[str, Any]) -> Conversation:
         evidence = frozenset(asked["evidence"])
         if evidence and evidence <= known:
             questions.append((asked["question"], asked["category"], evidence))
-    return Conversation(row["sample_id"], tuple(turns), tuple(questions))
+    return Conversation(row["sample_id"], tuple(turns), tuple(questions), times)

@@ -206,6 +206,8 @@ class Sessions:
 
         def work(scope: Scope) -> int:
             existing(scope, session, lock=True)
+            vectors = tables.message_vectors  # a vector tells much of what a text says
+            scope.execute(scope.delete(vectors).where(vectors.c.session_id == session))
             changed = 0
             for table in (tables.messages, tables.archived_messages):
                 for found in scope.all(scope.select(*table.c).where(table.c.session_id == session)):

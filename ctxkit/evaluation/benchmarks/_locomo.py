@@ -21,7 +21,7 @@ from ctxkit.retrieval import Graph, Hybrid, Neighbourhood, reciprocal_rank
 from ctxkit.storage import Store
 from ctxkit.tokens import get_counter
 
-__all__ = ["SYSTEMS", "evidence", "measure"]
+__all__ = ["FULL", "PLAIN", "SYSTEMS", "TUNED", "TURN", "evidence", "fill", "measure", "rankings"]
 
 TOKENS = 1_000
 TURN = 4
@@ -36,12 +36,12 @@ PLAIN = "hybrid without graph, with neighbours"
 FULL = "with neighbourhood"
 
 
-def _hybrid(store: Store, embedder: Embedder, **parts: Any) -> Hybrid:
-    return Hybrid(store, embedder, join=False, depth=FOUND, **parts)
+def _hybrid(store: Store, embedder: Embedder, depth: int, **parts: Any) -> Hybrid:
+    return Hybrid(store, embedder, join=False, depth=depth, **parts)
 
 
-def _without(store: Store, embedder: Embedder, **parts: Any) -> Hybrid:
-    return _hybrid(store, embedder, weights={"dense": 1, "lexical": 1}, **parts)
+def _without(store: Store, embedder: Embedder, depth: int, **parts: Any) -> Hybrid:
+    return _hybrid(store, embedder, depth, weights={"dense": 1, "lexical": 1}, **parts)
 
 
 def _beside(store: Store) -> Stage:
@@ -49,23 +49,23 @@ def _beside(store: Store) -> Stage:
     return Neighbourhood(store, shared=0, about=0)
 
 
-SYSTEMS: Mapping[str, Callable[[Store, Embedder], Parts]] = {
-    "reciprocal rank, constant 10, with neighbours": lambda store, embedder: (
-        _without(store, embedder, fusion=partial(reciprocal_rank, constant=10.0)),
+SYSTEMS: Mapping[str, Callable[[Store, Embedder, int], Parts]] = {
+    "reciprocal rank, constant 10, with neighbours": lambda store, embedder, depth: (
+        _without(store, embedder, depth, fusion=partial(reciprocal_rank, constant=10.0)),
         _beside(store),
     ),
-    "hybrid without graph": lambda store, embedder: (_without(store, embedder), None),
-    PLAIN: lambda store, embedder: (_without(store, embedder), _beside(store)),
-    "graph, names in the question alone": lambda store, embedder: (
-        _hybrid(store, embedder, graph=Graph(store, hits=0)),
+    "hybrid without graph": lambda store, embedder, depth: (_without(store, embedder, depth), None),
+    PLAIN: lambda store, embedder, depth: (_without(store, embedder, depth), _beside(store)),
+    "graph, names in the question alone": lambda store, embedder, depth: (
+        _hybrid(store, embedder, depth, graph=Graph(store, hits=0)),
         None,
     ),
-    "graph, hits alone": lambda store, embedder: (
-        _hybrid(store, embedder, graph=Graph(store, names_weight=0, subject=0)),
+    "graph, hits alone": lambda store, embedder, depth: (
+        _hybrid(store, embedder, depth, graph=Graph(store, names_weight=0, subject=0)),
         None,
     ),
-    "graph": lambda store, embedder: (_hybrid(store, embedder), None),
-    FULL: lambda store, embedder: (_hybrid(store, embedder), Neighbourhood(store)),
+    "graph": lambda store, embedder, depth: (_hybrid(store, embedder, depth), None),
+    FULL: lambda store, embedder, depth: (_hybrid(store, embedder, depth), Neighbourhood(store)),
 }
 
 
@@ -83,7 +83,7 @@ def measure(report: Report, data: Path, embedder: Embedder, *, folder: Path | No
                 costs = {turn.id: counter.count(turn.text) + TURN for turn in conversation.turns}
                 asked = Remembering(embedder, [text for text, _, _ in conversation.questions])
                 for name, make in SYSTEMS.items():
-                    recalls[name] += evidence(store, make(store, asked), conversation, costs)
+                    recalls[name] += evidence(store, make(store, asked, FOUND), conversation, costs)
                 categories += [category for _, category, _ in conversation.questions]
                 held_out += [number >= TUNED] * len(conversation.questions)
     kind, unseen = np.array(categories), np.array(held_out)
@@ -122,6 +122,19 @@ def _chunks(document: Document, turns: Sequence[Turn]) -> list[Chunk]:
 
 def evidence(store: Store, parts: Parts, conversation: Conversation, costs: Mapping[str, int]) -> list[float]:
     """For each question the part of its turns among those that fit, taken in the order of their rank."""
+    values = []
+    for order, (_, _, wanted) in zip(rankings(store, parts, conversation, FOUND), conversation.questions, strict=True):
+        left, taken = TOKENS, set()
+        for turn in order:
+            if costs[turn] <= left:
+                left -= costs[turn]
+                taken.add(turn)
+        values.append(len(wanted & taken) / len(wanted))
+    return values
+
+
+def rankings(store: Store, parts: Parts, conversation: Conversation, depth: int) -> list[list[str]]:
+    """For each question the ids of the turns that are found, best first."""
     retriever, stage = parts
     turn_at = {
         (document.id, chunk.span.start): turn.id
@@ -130,20 +143,15 @@ def evidence(store: Store, parts: Parts, conversation: Conversation, costs: Mapp
     }
     chunks = store.documents.chunks(store.documents.keys())
     turn_of = {key: turn_at[chunk.document_id, chunk.span.start] for key, chunk in chunks.items()}
-    values = []
-    for text, _, wanted in conversation.questions:
+    orders = []
+    for text, _, _ in conversation.questions:
         query = Query(text, tenant=store.tenant)
         if stage is None:
-            ranked = retriever.rank(query, FOUND)[0].tolist()
+            ranked = retriever.rank(query, depth)[0].tolist()
         else:
-            ranked = [each.chunk.metadata["key"] for each in stage(query, retriever.retrieve(query, FOUND))]
-        left, taken = TOKENS, set()
-        for turn in map(turn_of.__getitem__, ranked):
-            if costs[turn] <= left:
-                left -= costs[turn]
-                taken.add(turn)
-        values.append(len(wanted & taken) / len(wanted))
-    return values
+            ranked = [each.chunk.metadata["key"] for each in stage(query, retriever.retrieve(query, depth))]
+        orders.append([turn_of[key] for key in ranked])
+    return orders
 
 
 def _percent(values: Sequence[float], chosen: Any) -> float:
