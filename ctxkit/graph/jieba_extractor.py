@@ -18,7 +18,7 @@ from ctxkit.documents import Entity, Span
 from ctxkit.graph.light import LightExtractor
 from ctxkit.settings import cache_dir, require
 
-__all__ = ["JiebaExtractor"]
+__all__ = ["JiebaExtractor", "load_tokenizer"]
 
 _LABELS = {
     "nr": "PERSON",
@@ -131,6 +131,11 @@ def _joined(run: str, words: Iterable[_Found]) -> list[_Found]:
 
 
 _loading = threading.Lock()
+
+
+def load_tokenizer() -> Any:
+    """jieba's tokenizer of the process, its dictionary loaded in silence. Raises `MissingExtraError`."""
+    return _tagger().tokenizer
 
 
 def _tagger() -> Any:

@@ -8,6 +8,7 @@ Needs only the `tokenizers` package: neither torch nor transformers is imported.
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Sequence
 from functools import cached_property
@@ -20,6 +21,8 @@ from ctxkit.settings import require
 from ctxkit.tokens import scalar_text
 
 __all__ = ["LocalTokenizer"]
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class LocalTokenizer:
@@ -95,6 +98,11 @@ class LocalTokenizer:
         if not text:
             return []
         return list(self._data.encode(scalar_text(text), add_special_tokens=False).ids)
+
+    def locate_data(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Ids of data, and the characters of `text` that each stands for; pieces of one character share its place."""
+        encoding = self._data.encode(_SURROGATE.sub("\ufffd", text), add_special_tokens=False)
+        return list(encoding.ids), [(int(start), int(end)) for start, end in encoding.offsets]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of generated ids without control tokens; an incomplete character at the end becomes U+FFFD."""

@@ -1,0 +1,125 @@
+"""What each word is worth to the question, from how a model read it and from the sentence it stands in.
+
+Every signal becomes a rank in [0, 1] among all words of all candidates, so that signals of any scale add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ctxkit.compression.entropy_scores import TokenScores
+from ctxkit.compression.relevance import lexical_scores
+from ctxkit.compression.words import Word
+
+__all__ = ["SIGNALS", "Reading", "word_values"]
+
+Values = NDArray[np.float64]
+
+SIGNALS: Mapping[str, float] = {"self_information": 1.0, "entropy": 1.0, "attention": 1.0, "sentence": 4.0}
+"""The signals and their weights: three of the word, and its sentence's."""
+
+_PAID = 2.0
+"""The weight of the attention that the question pays to a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One candidate as the model read it.
+
+    Args:
+        words: of its text, in order.
+        sentences: for each word, the number of its sentence, counted from 0 through this candidate.
+        contexts: the sentences with the titles that they stand under, as they are matched with the question.
+        scores: of the text's tokens.
+        costs: tokens of each word by the target's counter.
+    """
+
+    words: Sequence[Word]
+    sentences: NDArray[np.int64]
+    contexts: Sequence[str]
+    scores: TokenScores
+    costs: NDArray[np.int64]
+
+
+def word_values(question: str, readings: Sequence[Reading], signals: Sequence[str], share: float) -> list[Values]:
+    """The value of every word of every reading, higher is better. O(n log n) in the words.
+
+    - `self_information`: the mean surprise of the word's tokens, the question and all before it being known.
+    - `entropy`: the share of layers in which the attention from the word is narrower than the layer's threshold, which
+      is the quantile of `share`: a narrow gaze (low entropy) tells of a word that refers to something.
+    - `attention`: how much of its attention the question, read last, pays to the word.
+    - `sentence`: the BM25 of the word's sentence for the question, and the attention that the question pays to it.
+
+    Args:
+        share: of the words that are to be kept, in (0, 1).
+    """
+    counts = [len(reading.words) for reading in readings]
+    total: Values = np.zeros(sum(counts))
+    if not len(total):
+        return [np.zeros(0) for _ in readings]
+    first = np.cumsum([0, *(len(reading.contexts) for reading in readings)])
+    sentences = np.concatenate(
+        [reading.sentences + start for reading, start in zip(readings, first[:-1], strict=True)]
+    ).astype(np.int64)
+    costs = np.concatenate([reading.costs for reading in readings])
+    attention = np.concatenate([_sums(reading, reading.scores.attention) for reading in readings])
+    if "self_information" in signals:
+        total += SIGNALS["self_information"] * _ranks(
+            np.concatenate([_means(reading, reading.scores.surprisal) for reading in readings])
+        )
+    if "entropy" in signals and all(len(reading.scores.entropy) for reading in readings if len(reading.words)):
+        total += SIGNALS["entropy"] * _votes(readings, share)
+    if "attention" in signals:
+        total += SIGNALS["attention"] * _ranks(attention)
+    if "sentence" in signals:
+        lexical = lexical_scores(question, [text for reading in readings for text in reading.contexts])
+        size = len(lexical)
+        paid = np.bincount(sentences, attention, size) / np.maximum(1, np.bincount(sentences, costs, size))
+        top = float(lexical.max(initial=0.0))
+        total += SIGNALS["sentence"] * (lexical / top if top > 0 else lexical)[sentences]
+        if "attention" in signals:
+            total += _PAID * _ranks(paid)[sentences]
+    # Rounded, so that equal words stay equal whatever order they were added up in.
+    return np.split(np.round(total, 9), np.cumsum(counts)[:-1])
+
+
+def _places(reading: Reading) -> NDArray[np.int64]:
+    """For each token the number of the word that it ends in."""
+    ends = [word.span.end for word in reading.words]
+    return np.searchsorted(ends, reading.scores.spans[:, 1], side="left").clip(max=max(0, len(ends) - 1))
+
+
+def _sums(reading: Reading, values: Values) -> Values:
+    if not len(values):
+        return np.zeros(len(reading.words))
+    return np.bincount(_places(reading), values, len(reading.words)).astype(np.float64)
+
+
+def _means(reading: Reading, values: Values) -> Values:
+    sizes = np.bincount(_places(reading), minlength=len(reading.words)) if len(values) else 1
+    return _sums(reading, values) / np.maximum(1, sizes)
+
+
+def _ranks(values: Values) -> Values:
+    """The share of values that are lower, ties in the middle of theirs: in [0, 1], whatever the order of the values."""
+    _, place, counts = np.unique(np.round(values, 6), return_inverse=True, return_counts=True)
+    below = np.cumsum(counts) - counts
+    return np.asarray((below + (counts - 1) / 2)[place] / max(1, len(values) - 1))
+
+
+def _votes(readings: Sequence[Reading], share: float) -> Values:
+    """For each word the share of layers whose threshold its entropy is under."""
+    layers = np.concatenate(
+        [
+            np.stack([_means(reading, layer) for layer in reading.scores.entropy])
+            for reading in readings
+            if reading.words
+        ],
+        axis=1,
+    )
+    thresholds = np.quantile(layers, share, axis=1)
+    return np.asarray((layers <= thresholds[:, None]).mean(axis=0))
