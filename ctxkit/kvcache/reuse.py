@@ -91,7 +91,7 @@ class PrefixCache:
 
     @property
     def step(self) -> int:
-        """What is reused is a multiple of this many tokens: of the prefill's steps, where every bit must be the same."""
+        """Reused tokens are a multiple of this: of the prefill's steps, where every bit must be the same."""
         return PREFILL_GRID if self.lossless else BLOCK_TOKENS
 
     def take(self, model: Any, ids: Sequence[int]) -> tuple[Any, int]:
