@@ -25,6 +25,8 @@ _SLIDING = "DynamicSlidingWindowLayer"
 _EMPTY = "DummyLayer"
 """Of a layer that reads another layer's keys and values."""
 
+_KINDS = ("full_attention", "sliding_attention", "chunked_attention")
+
 
 def cache_utils() -> Any:
     """The module `transformers.cache_utils`. Errors: `MissingExtraError`."""
@@ -75,10 +77,12 @@ def plain_layers(config: Any) -> list[Any]:
         layers: list[Any] = list(cache_utils().DynamicCache(config=config).layers)
     except KeyError as error:
         raise KVCacheError(f"layers of the kind {error} are not known", subject=subject, remedy=remedy) from error
+    kinds = getattr(text, "layer_types", None) or []
     for index, layer in enumerate(layers):
-        if type(layer).__name__ not in (_PLAIN, _SLIDING, _EMPTY):
-            kinds = getattr(text, "layer_types", None) or []
-            kind = kinds[index] if index < len(kinds) else type(layer).__name__
+        kind = kinds[index] if index < len(kinds) else _KINDS[0]
+        of_layer = type(layer).__name__
+        # Older versions make a plain layer of every kind that they do not know.
+        if of_layer not in (_PLAIN, _SLIDING, _EMPTY) or (of_layer == _PLAIN and kind not in _KINDS):
             raise KVCacheError(f"layer {index} is of the kind {kind}", subject=subject, remedy=remedy)
     return layers
 

@@ -218,6 +218,7 @@ class CompressedLayer:
         start = self.packed.tokens
         keys, values = (self._rested(working[:, :, start : self.length]) for working in self.working)
         self.tail = keys, values
+        self.sinks.held = _both(self._rested, self.sinks.held)
         self.working = self.bounds = None
 
     def _settle(self) -> None:

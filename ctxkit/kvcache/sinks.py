@@ -41,6 +41,7 @@ class Sinks:
         if self.held is None:
             empty = (x.new_zeros(*x.shape[:2], self.count, x.shape[3]) for x in (keys, values))
             self.held = next(empty), next(empty)
+        self.held = self.held[0].to(keys.dtype), self.held[1].to(values.dtype)  # they may have rested in FP16
         neighbours = (places - slots + self.count).clamp(max=keys.shape[2] - 1)
         replaced = []
         for held, x in zip(self.held, (keys, values), strict=True):
