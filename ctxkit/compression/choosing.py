@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ctxkit.compression.units import Unit
+from ctxkit.compression.units import BLANKS, Unit
 from ctxkit.documents import GAP, Candidate, Span, merge_spans
 from ctxkit.protocols import TokenCounter
 
-__all__ = ["BLANKS", "Choice", "GapCosts"]
-
-BLANKS = " \t\u3000"
-"""White space that a gap mark replaces; a line break before one stays."""
+__all__ = ["Choice", "GapCosts"]
 
 
 class GapCosts:
@@ -38,7 +35,24 @@ class Choice:
         self._gaps = gaps
         self._uses = [0] * len(units)
         self._taken: set[int] = set()
-        self.only_headings = all(unit.heading or unit.header for unit in units)
+        self._all_headings: bool | None = None
+
+    @property
+    def gap(self) -> int:
+        """Tokens of half a gap mark: taking a sentence between two taken ones frees two of these."""
+        return self._gaps.half
+
+    @property
+    def only_headings(self) -> bool:
+        if self._all_headings is None:
+            self._all_headings = all(unit.heading or unit.header for unit in self.units)
+        return self._all_headings
+
+    @property
+    def short(self) -> list[int]:
+        """The sentences that may cost no more than the gap mark in their place."""
+        longest = 2 * max(self._gaps.half, self._gaps.before, self._gaps.after)
+        return [position for position, tokens in enumerate(self._tokens) if tokens <= longest]
 
     @property
     def cost(self) -> int:

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from ctxkit.documents import Candidate, Span, intersect_spans
 from ctxkit.text import sentence_spans
 
-__all__ = ["Unit", "split"]
+__all__ = ["BLANKS", "Unit", "split"]
+
+BLANKS = " \t\u3000"
+"""White space that a gap mark replaces; a line break before one stays."""
 
 _HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
 _ROW = re.compile(r"[ \t]*\|")
