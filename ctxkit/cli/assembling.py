@@ -48,6 +48,9 @@ CandidatesOption = typer.Option(20, "-k", "--candidates", help="How many chunks 
 HalfLifeOption = typer.Option(None, "--half-life", help="Prefer newer documents: days in which the weight halves.")
 DiversityOption = typer.Option(None, "--diversity", help="Avoid repeats: 0 (relevance only) to 1 (variety only).")
 CompressOption = typer.Option(False, "--compress", help="Keep only the sentences that bear on the question.")
+RecallOption = typer.Option(
+    False, "--recall", help="Quote what the rest of the session says about the question, by words, meaning and date."
+)
 PositionOption = typer.Option(False, "--position", help="Put the best documents first and last.")
 
 
@@ -58,6 +61,7 @@ def assemble(
     reserve: int | None = ReserveOption,
     section: list[str] = SectionOption,
     session: str | None = SessionOption,
+    recall: bool = RecallOption,
     template: str | None = TemplateOption,
     payload: str | None = PayloadOption,
     candidates: int = CandidatesOption,
@@ -97,7 +101,8 @@ def assemble(
             budget=_budget(budget, reserve, section, model),
             model=model,
             filters=parse_filters(filters),
-            now=moment_for(parse_moment(now), half_life),
+            now=moment_for(parse_moment(now), half_life, recall=recall),
+            recall=recall,
             record=record,
         )
     if as_json:
@@ -119,6 +124,7 @@ def ask(
     reserve: int | None = ReserveOption,
     section: list[str] = SectionOption,
     session: str | None = SessionOption,
+    recall: bool = RecallOption,
     template: str | None = TemplateOption,
     payload: str | None = PayloadOption,
     candidates: int = CandidatesOption,
@@ -166,7 +172,8 @@ def ask(
             "payload": parse_payload(payload),
             "budget": _budget(budget, reserve, section, model),
             "filters": parse_filters(filters),
-            "now": moment_for(parse_moment(now), half_life),
+            "now": moment_for(parse_moment(now), half_life, recall=recall),
+            "recall": recall,
             "record": record,
         }
         answer = engine.ask(query, **arguments) if as_json else _streamed(engine.stream(query, **arguments))
@@ -251,6 +258,7 @@ def prompt_json(prompt: Any) -> dict[str, Any]:
                 "role": segment.role,
                 "token_count": segment.token_count,
                 "trust": segment.trust,
+                "message": segment.message_id,
                 "sources": _sources(segment.sources),
             }
             for segment in prompt.segments

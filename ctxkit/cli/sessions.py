@@ -10,11 +10,24 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ctxkit.cli import session_window
-from ctxkit.cli.output import JsonOption, StoreOption, TenantOption, emit, parse_json, say, table, write
+from ctxkit.cli.output import (
+    EmbedderOption,
+    JsonOption,
+    NowOption,
+    StoreOption,
+    TenantOption,
+    emit,
+    parse_json,
+    parse_moment,
+    say,
+    table,
+    write,
+)
 from ctxkit.errors import ConfigError
 from ctxkit.messages import Message
 
 if TYPE_CHECKING:
+    from ctxkit.documents import Candidate
     from ctxkit.storage import SessionInfo
 
 __all__ = ["app"]
@@ -257,18 +270,34 @@ def prune(
 
 @app.command()
 def search(
-    text: str = typer.Argument(..., help="Words that a message must hold, in whatever case."),
+    text: str = typer.Argument(..., help="Words that a message must hold; with --recall a question."),
     session: str | None = typer.Option(None, help="Look only into this session."),
     limit: int = typer.Option(20, help="At most so many messages."),
+    recall: bool = typer.Option(False, "--recall", help="Rank by words, meaning, speaker and dates in the question."),
+    now: str | None = NowOption,
+    embedder: str = EmbedderOption,
     store: str | None = StoreOption,
     tenant: str | None = TenantOption,
     as_json: bool = JsonOption,
 ) -> None:
-    """Find messages by words, the newest first.
+    """Find messages by words, the newest first, or with --recall those that bear on a question, the best first.
 
-    Example: ctxkit sessions search "rotate key"
+    Example: ctxkit sessions search "What did I plan for last May?" --recall
     """
     with _store(store, tenant) as opened:
+        if recall:
+            from ctxkit.cli.stages import moment_for
+            from ctxkit.composing import default_embedder, part_of
+            from ctxkit.recall import HistoryRetriever
+
+            part: Any = part_of("embedder", default_embedder() if embedder == "auto" else embedder)
+            retriever = HistoryRetriever(opened, part)
+            sessions = None if session is None else [opened.sessions.info(session).id]
+            _say_recalled(
+                retriever.search(text, limit, sessions=sessions, now=moment_for(parse_moment(now), None, recall=True)),
+                as_json,
+            )
+            return
         found = opened.sessions.search(text, session=session, limit=limit)
     if as_json:
         emit([{"session": match.session, **_message(match.message)} for match in found])
@@ -277,6 +306,20 @@ def search(
         message = _message(match.message)
         said = " ".join(str(message["content"] or message.get("tool_calls", "")).split())
         say(f"{match.session} [{message['sequence']}] {message['role']}: {said[:200]}")
+
+
+def _say_recalled(found: Sequence[Candidate], as_json: bool) -> None:
+    rows = [
+        {**one.chunk.metadata, "content": one.text, "via": list(one.via), "scores": dict(one.scores)} for one in found
+    ]
+    if as_json:
+        emit(rows)
+        return
+    for row in rows:
+        day = f"{row['created_at'][:10]} " if row["created_at"] else ""
+        via = f"  (via {', '.join(row['via'])})" if row["via"] else ""
+        said = " ".join(row["content"].split())[:200]
+        say(f"{row['session']} [{row['sequence']}] {day}{row['name'] or row['role']}: {said}{via}")
 
 
 @app.command()

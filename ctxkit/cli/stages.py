@@ -53,6 +53,6 @@ def make_stages(
     return tuple(stages)
 
 
-def moment_for(now: datetime | None, half_life: float | None) -> datetime | None:
-    """The clock, when recency matters and no time was given."""
-    return datetime.now(UTC) if now is None and half_life is not None else now
+def moment_for(now: datetime | None, half_life: float | None, *, recall: bool = False) -> datetime | None:
+    """The clock, when recency or the dates of a question matter and no time was given."""
+    return datetime.now(UTC) if now is None and (half_life is not None or recall) else now

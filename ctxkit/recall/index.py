@@ -70,9 +70,9 @@ class PastIndex:
             keep({now[at].sequence: (digests[at], made[row]) for row, at in enumerate(some) if now[at].sequence})
         self._vectors = [vector for vector in vectors if vector is not None]
 
-    def cosines(self, question: str) -> NDArray[np.float64] | None:
-        """Of every entry with a question; None without an embedder."""
-        if self._embedder is None or not self._vectors:
+    def cosines(self, vector: Vectors | None) -> NDArray[np.float64] | None:
+        """Of every entry with a question's vector; None without one."""
+        if vector is None or not self._vectors:
             return None
-        found = np.stack(self._vectors) @ self._embedder.embed([question])[0]
+        found = np.stack(self._vectors) @ vector
         return np.asarray(np.clip(np.round(found.astype(np.float64), 6), 0.0, 1.0))

@@ -169,7 +169,11 @@ class Ranking:
         gaps = np.full(len(entries), np.nan)
         for at, entry in enumerate(entries):
             if entry.created_at is not None:
-                moment = entry.created_at if zone is None else entry.created_at.astimezone(zone.tzinfo)
+                moment = (
+                    entry.created_at
+                    if zone is None or zone.tzinfo is None
+                    else entry.created_at.astimezone(zone.tzinfo)
+                )
                 gaps[at] = min(one.distance(moment.date()) for one in dates)
         weights = self.floor + (1 - self.floor) * 0.5 ** np.minimum(gaps / self.slack, 1_000.0)
         # An unknown day says nothing: neither near nor far.

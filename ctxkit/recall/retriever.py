@@ -10,6 +10,8 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ctxkit.checking import check_able, check_kind, check_whole
 from ctxkit.documents import Candidate, Chunk, Query, Span
 from ctxkit.errors import ConfigError, NotFoundError, StorageError
@@ -18,6 +20,7 @@ from ctxkit.protocols import Embedder
 from ctxkit.recall.dates import DateRange, dates_in
 from ctxkit.recall.entries import Entry
 from ctxkit.recall.index import PastIndex
+from ctxkit.recall.lexicon import Lexicon
 from ctxkit.recall.ranking import Ranked, Ranking
 from ctxkit.retrieval import BM25, Analyzer
 
@@ -94,7 +97,9 @@ class HistoryRetriever:
                 remedy="Use a retriever over store.for_tenant(query.tenant).",
             )
         if query.session is None:
-            raise ConfigError("the query is of no session", remedy="Give Query(…, session=…).")
+            raise ConfigError("the query is of no session", remedy="Give Query(…, session=…), or use search().")
+        if query.filters:
+            raise ConfigError("a dialogue has no filters", remedy="Leave them out of the query.")
         if not query.text.strip():
             return []
         messages = self.store.sessions.messages(query.session)
@@ -122,13 +127,62 @@ class HistoryRetriever:
         """
         with self._lock:
             index = self._index(session, messages)
-            moment = now or max((one.created_at for one in messages if one.created_at), default=None)
-            dates: tuple[DateRange, ...] = dates_in(question, moment) if moment is not None else ()
-            zone = now if now is not None and now.tzinfo is not None else None
-            ranked = self.ranking.rank(
-                question, index.entries, index.lexicon, cosines=index.cosines(question), dates=dates, zone=zone
-            )
-            return list(index.entries), ranked
+            found = list(index.entries)
+            cosines = index.cosines(self._vector(question)) if found else None
+            return found, self._ranked(question, found, index.lexicon, cosines, messages, now)
+
+    def search(
+        self, question: str, k: int, *, sessions: Sequence[str] | None = None, now: datetime | None = None
+    ) -> list[Candidate]:
+        """The best `k` units of several sessions, by default of all that the tenant has, in one ranking.
+
+        What sessions share stands once. Linear in their messages.
+
+        Raises:
+            ConfigError: `k` is not positive.
+        """
+        check_whole(k, "k", minimum=1)
+        names = [info.id for info in self.store.sessions.list()] if sessions is None else list(sessions)
+        if not question.strip():
+            return []
+        with self._lock:
+            vector = self._vector(question)
+            lexicon, past = Lexicon(self.analyzer, self.bm25), list[Entry]()
+            owners, cosines, stamps = list[str](), list[float](), list[Message]()
+            seen: set[tuple[str, str]] = set()
+            for name in names:
+                messages = self.store.sessions.messages(name)
+                index = self._index(name, messages)
+                stamps += messages
+                near = index.cosines(vector)
+                first = past[-1].sitting + 1 if past else 0
+                for at, entry in enumerate(index.entries):
+                    if (entry.id, entry.digest) in seen:
+                        continue
+                    seen.add((entry.id, entry.digest))
+                    past.append(replace(entry, sitting=first + entry.sitting))
+                    lexicon.add(entry.indexed)
+                    owners.append(name)
+                    if near is not None:
+                        cosines.append(float(near[at]))
+            ranked = self._ranked(question, past, lexicon, np.array(cosines) if cosines else None, stamps, now)
+        return [candidate(owners[at], past[at], ranked, at) for at in ranked.order()[:k].tolist()]
+
+    def _vector(self, question: str) -> Any:
+        return None if self.embedder is None else self.embedder.embed([question])[0]
+
+    def _ranked(
+        self,
+        question: str,
+        past: Sequence[Entry],
+        lexicon: Lexicon,
+        cosines: Any,
+        messages: Sequence[Message],
+        now: datetime | None,
+    ) -> Ranked:
+        moment = now or max((one.created_at for one in messages if one.created_at), default=None)
+        dates: tuple[DateRange, ...] = dates_in(question, moment) if moment is not None else ()
+        return self.ranking.rank(question, past, lexicon, cosines=cosines, dates=dates, zone=now)
 
     def _index(self, session: str | None, messages: Sequence[Message]) -> PastIndex:
         index = self._indexes.pop(session, None) or PastIndex(

@@ -240,3 +240,20 @@ def test_long_pauses_part_sittings() -> None:
         Message("user", "a", created_at=datetime(2023, 1, 1, 9, tzinfo=UTC) + timedelta(hours=at)) for at in (0, 1, 9)
     ]
     assert [one.sitting for one in entries(quick, timedelta(hours=4))] == [0, 0, 1]
+
+
+def test_several_sessions_are_searched_in_one_ranking(store: Store) -> None:
+    store.sessions.append("alice", past(6))
+    store.sessions.branch("alice", at=3, name="branch")
+    store.sessions.append("branch", [Message("user", "The violin was sold.", id="sold")])
+    store.sessions.append("bob", [Message("user", "My violin has four strings.", id="m2")])
+    embedder = Counting()
+    found = HistoryRetriever(store, embedder).search("Where is the violin?", 10)
+    held = [(one.chunk.metadata["session"], one.chunk.id) for one in found if "violin" in one.text]
+    assert sorted(held) == [("alice", "m2"), ("bob", "m2"), ("branch", "sold")]  # what is shared stands once
+    assert embedder.texts.count("Where is the violin?") == 1
+    only = HistoryRetriever(store, None).search("Where is the violin?", 10, sessions=["bob"])
+    assert {one.chunk.metadata["session"] for one in only} == {"bob"}
+    assert HistoryRetriever(store, None).search(" ", 10) == []
+    with pytest.raises(ConfigError):
+        HistoryRetriever(store, None).search("violin", 0)
