@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from ctxkit.recall import HistoryRetriever, Ranking
 from ctxkit.storage import Store
 from ctxkit.tokens import get_counter
 
-__all__ = ["BUDGETS", "costs_of", "measure", "recalled", "within"]
+__all__ = ["BUDGETS", "measure"]
 
 BUDGETS = (1_000, 2_000, 4_000)
 TARGETS = {1_000: (86.0, 58.0), 2_000: (92.0, 74.0), 4_000: (95.0, 84.0)}
@@ -52,8 +52,9 @@ def measure(
     report: Report, data: Path, embedder: Embedder, *, folder: Path | None = None, ablations: bool = True
 ) -> None:
     """Recall, what each part of it does, and retrieval over documents of the same turns, by budget and category."""
+    embedder = _locomo.Once(embedder)
     rows = ROWS if ablations else {OURS: ROWS[OURS]}
-    names = ["newest first", _locomo.PLAIN, _locomo.FULL, *rows]
+    names = ["newest first", _locomo.PLAIN, *rows]
     shares: dict[tuple[str, int], list[float]] = {(name, budget): [] for name in names for budget in BUDGETS}
     hits: dict[tuple[str, int], int] = dict.fromkeys(shares, 0)
     categories: list[int] = []
@@ -70,16 +71,15 @@ def measure(
                 asked = Remembering(embedder, [text for text, _, _ in conversation.questions])
                 rankings = {
                     "newest first": [[turn.id for turn in reversed(conversation.turns)]] * len(conversation.questions),
-                    **{name: recalled(make(store, asked), conversation) for name, make in rows.items()},
+                    **{name: _locomo.recalled(make(store, asked), conversation) for name, make in rows.items()},
                 }
                 for budget in BUDGETS:
                     found = dict(rankings)
-                    for name in (_locomo.PLAIN, _locomo.FULL):
-                        parts = _locomo.SYSTEMS[name](store, asked, DEPTHS[budget])
-                        found[name] = _locomo.rankings(store, parts, conversation, DEPTHS[budget])
+                    parts = _locomo.SYSTEMS[_locomo.PLAIN](store, asked, DEPTHS[budget])
+                    found[_locomo.PLAIN] = _locomo.rankings(store, parts, conversation, DEPTHS[budget])
                     for name in names:
                         for order, (_, _, turns) in zip(found[name], conversation.questions, strict=True):
-                            taken = len(turns & within(order, costs, budget))
+                            taken = len(turns & _locomo.within(order, costs, budget))
                             shares[name, budget].append(taken / len(turns))
                             hits[name, budget] += taken
             categories += [category for _, category, _ in conversation.questions]
@@ -117,30 +117,10 @@ def _bars(report: Report, shares: Mapping[tuple[str, int], Any], kind: Any) -> N
             )
 
 
-def recalled(retriever: HistoryRetriever, conversation: Conversation) -> list[list[str]]:
-    """For each question the ids of the turns, best first; asked when the last session ends."""
-    messages = retriever.store.sessions.messages(conversation.name)
-    orders = []
-    for text, _, _ in conversation.questions:
-        entries, ranked = retriever.rank(conversation.name, messages, text, None)
-        orders.append([entries[at].id for at in ranked.order().tolist()])
-    return orders
-
-
 def costs_of(conversation: Conversation) -> dict[str, int]:
     """The cl100k tokens of each turn with its speaker's name, and four."""
     counter = get_counter("cl100k_base")
     return {turn.id: counter.count(turn.text) + _locomo.TURN for turn in conversation.turns}
-
-
-def within(order: Sequence[str], costs: Mapping[str, int], tokens: int) -> set[str]:
-    """The turns that fit, taken in this order; one that does not fit is passed over."""
-    taken: set[str] = set()
-    for turn in order:
-        if costs[turn] <= tokens:
-            tokens -= costs[turn]
-            taken.add(turn)
-    return taken
 
 
 def _percent(values: Any) -> float:
