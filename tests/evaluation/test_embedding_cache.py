@@ -14,7 +14,8 @@ from ctxkit.testing import HashEmbedder
 @pytest.mark.data
 def test_the_benchmark_runs_every_system(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CTXKIT_DATA", str(data))
-    options = {"sizes": "600", "embedder": HashEmbedder(64), "vectors": tmp_path / "vectors.npz", "rounds": 2}
+    monkeypatch.setenv("CTXKIT_CACHE", str(tmp_path))
+    options = {"sizes": "600", "embedder": HashEmbedder(64), "rounds": 2}
     report = reports.run("embedding-cache", options)
     rows = {row["system"]: row for row in report.rows}
     assert tuple(rows) == embedding_cache.SYSTEMS
@@ -23,6 +24,7 @@ def test_the_benchmark_runs_every_system(data: Path, tmp_path: Path, monkeypatch
     assert all(row["same top 10"] > 0.7 for row in rows.values())
     assert all(row["time 600, k 10"] > 0 for row in rows.values())
     assert {bar.key for bar in report.bars} >= {"bytes_5_percent_hot", "scifact_ndcg10_loss", "latency_600"}
+    assert list((tmp_path / "bench").glob("vectors-*.db"))
     assert reports.run("embedding_cache", options).rows[0]["nDCG@10"] == report.rows[0]["nDCG@10"]
 
 

@@ -51,9 +51,17 @@ def test_excerpts_are_where_they_say(data: Path) -> None:
     assert all(0 <= span.start < span.end <= len(texts[document]) for document, span in spans)
 
 
-def test_the_benchmark_runs_every_system(data: Path, tmp_path: Path) -> None:
+def test_the_benchmark_runs_every_system(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CTXKIT_CACHE", str(tmp_path / "cache"))
     report = retrieval.run(
-        data, sets="xquad_en", embedder=HashEmbedder(256), folder=tmp_path, limit=20, locomo=False, latency=False
+        data,
+        full=True,
+        sets="xquad_en",
+        embedder=HashEmbedder(256),
+        folder=tmp_path,
+        limit=20,
+        locomo=False,
+        latency=False,
     )
     *systems, change = report.rows
     rows = {row["system"]: row["xquad_en"] for row in systems}

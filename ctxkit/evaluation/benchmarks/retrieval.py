@@ -17,6 +17,7 @@ from ctxkit.embedding import minilm
 from ctxkit.evaluation import datasets
 from ctxkit.evaluation.benchmarks import _latency, _locomo
 from ctxkit.evaluation.benchmarks._filling import Remembering, store_documents
+from ctxkit.evaluation.benchmarks._vectors import Kept
 from ctxkit.evaluation.bootstrap import paired_bootstrap
 from ctxkit.evaluation.datasets import RetrievalSet
 from ctxkit.evaluation.metrics import mean, ndcg, recall, span_recall
@@ -74,22 +75,30 @@ _PLAIN: Mapping[str, float] = {"dense": 1.0, "lexical": 1.0}
 _BEFORE = "Hybrid without graph"
 _SHIPPED = "the shipped Hybrid"
 _TOKENS = 1_280
+FEW_SETS = ("musique", "hotpotqa", "2wiki")
+FEW_SYSTEMS = ("BM25", "MiniLM", _BEFORE, _SHIPPED)
+"""What a short run measures."""
 
 
 def run(
     data: Path,
     *,
-    sets: str | Sequence[str] = tuple(MEASURES),
+    full: bool = False,
+    sets: str | Sequence[str] | None = None,
     embedder: Embedder | None = None,
     folder: str | Path | None = None,
     limit: int | None = 300,
-    systems: str | Sequence[str] = tuple(SYSTEMS),
-    locomo: bool = True,
-    latency: bool = True,
+    systems: str | Sequence[str] | None = None,
+    locomo: bool | None = None,
+    latency: bool | None = None,
 ) -> Report:
-    """Every system on every set through the public classes; half an hour on two cores, half of it MiniLM.
+    """Systems on sets through the public classes. Vectors stay in the cache folder.
+
+    A short run has the three multi-hop sets and the systems that its bars are about. A full run is half an hour on two
+    cores, half of it MiniLM.
 
     Args:
+        full: every set, every system, LoCoMo and latency, unless they are named.
         sets: names, as a list or with commas.
         embedder: default MiniLM.
         folder: keep the stores there and use them again; default a temporary folder.
@@ -98,8 +107,12 @@ def run(
         locomo: measure the turns found in LoCoMo's conversations, too.
         latency: measure the time of a question with and without the graph, too.
     """
+    if sets is None:
+        sets = tuple(MEASURES) if full else FEW_SETS
+    if systems is None:
+        systems = tuple(SYSTEMS) if full else FEW_SYSTEMS
     names = [name.strip() for name in sets.split(",")] if isinstance(sets, str) else list(sets)
-    embedder = embedder or minilm()
+    embedder = Kept(embedder or minilm())
     chosen = [name.strip() for name in systems.split(";")] if isinstance(systems, str) else list(systems)
     rows: dict[str, dict[str, Any]] = {name: {"system": name} for name in chosen}
     values: dict[tuple[str, str], list[float]] = {}
@@ -125,10 +138,10 @@ def run(
             report.bars.append(Bar.at_least("scifact_ndcg10", rows[_SHIPPED]["scifact"], 0.735))
         if {_SHIPPED, _BEFORE} <= set(chosen):
             _compare(report, names, values)
-        if locomo:
+        if full if locomo is None else locomo:
             _locomo.measure(report, data, embedder, folder=kept)
             sizes.append("LoCoMo (7 conversations, 1,340 questions)")
-        if latency:
+        if full if latency is None else latency:
             _latency.measure(report, data)
     report.data = "; ".join(sizes)
     return report

@@ -34,7 +34,7 @@ __all__ = ["pk", "run", "window_diff"]
 ENCODING = "cl100k_base"
 ROOM = 2_000
 WINDOW = 256
-FEW = 8  # meetings whose questions are asked in a short run
+FEW, FEW_SEARCHED = 12, 8  # meetings of a short run
 FETCHED = (110, 220)  # preferred and most tokens of a chunk that is searched for
 
 
@@ -48,20 +48,20 @@ class Meeting:
     questions: list[tuple[str, tuple[Span, ...]]]
 
 
-def run(data: Path, *, full: bool = False, meetings: int = 35, retrieve: int | None = None) -> Report:
+def run(data: Path, *, full: bool = False, meetings: int | None = None, retrieve: int | None = None) -> Report:
     """Measure both.
 
     Args:
-        full: search all meetings, and not the first eight.
-        meetings: of the validation split, for segmentation.
+        full: all 35 meetings, and not the first twelve for topics and the first eight for spans.
+        meetings: of the validation split, for segmentation; TextTiling needs some seconds for each.
         retrieve: meetings whose chunks are embedded; all 35 are a million tokens, chunks and windows together. Their
             vectors stay in the cache folder.
 
     Parameters were chosen on the meetings of even number; rows tell those of odd number apart as unseen.
     """
-    loaded = _meetings(data)[:meetings]
+    loaded = _meetings(data)[: meetings if full or meetings else FEW]
     if retrieve is None:
-        retrieve = len(loaded) if full else FEW
+        retrieve = len(loaded) if full else FEW_SEARCHED
     report = Report("segmentation", f"QMSum, {len(loaded)} meetings for topics, {min(retrieve, len(loaded))} for spans")
     _topics(report, loaded)
     if retrieve:
