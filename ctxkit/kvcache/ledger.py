@@ -45,9 +45,9 @@ class Ledger:
             self._order.add(key)
 
     def use(self, keys: Sequence[str]) -> None:
-        """Note one request's use of blocks, in the order of the prompt."""
+        """Note one request's use of blocks, in the order of the prompt, held or not."""
         with self.lock:
-            self._order.use([key for key in keys if key in self._sizes])
+            self._order.use(keys)
 
     def remove(self, key: str) -> int:
         """Note that a block is gone; the bytes that it took."""

@@ -180,6 +180,7 @@ class PrefixCache:
         root = taken.root
         fields = asdict(root)
         parent = root.digest
+        used: list[str] = []
         work: list[tuple[Block, int]] = []
         groups = groups_of(layers)
         for number, (key, block_ids) in enumerate(block_keys(root.digest, ids)):
@@ -196,7 +197,11 @@ class PrefixCache:
                     root=fields,
                 )
                 work.append((block, start))
+                used.append(key)
+            elif start < taken.reused:
+                used.append(key)
             parent = key
+        self.store.use(used)
         if not work:
             return
         with self._lock:
@@ -211,7 +216,6 @@ class PrefixCache:
         with torch.inference_mode():
             for block, start in work:
                 self.store.put(block, cut(layers, start, start + len(block.ids), groups=groups, codec=self.codec))
-        self.store.use([block.key for block, _ in work])
 
     def _packed(self, done: Future[None], work: list[tuple[Block, int]]) -> None:
         error = done.exception()

@@ -32,6 +32,9 @@ _log = logging.getLogger("ctxkit.kvcache")
 _RECOUNT_EVERY = 128
 """Writes between two counts of the folder, which other processes write to as well."""
 
+_MANIFEST_GROWS = 160
+"""By at most so many bytes when the name, size and digest of the file are known."""
+
 _REPORTED = 200
 """Problems that are remembered; all are counted and logged."""
 
@@ -128,7 +131,7 @@ class BlockStore:
     def prefix(
         self, blocks: Iterable[tuple[str, Sequence[int]]], *, accept: Callable[[Block], bool] = lambda block: True
     ) -> list[tuple[Block, Payload]]:
-        """The longest run of stored blocks from the first on; all are used, and kept while they are read.
+        """The longest run of stored blocks from the first on, which are kept while they are read.
 
         Args:
             blocks: key and ids of each block of a prompt, as `block_keys` gives them.
@@ -142,7 +145,6 @@ class BlockStore:
                 if block is None or not accept(block[0]):
                     break
                 found.append(block)
-        self.use([block.key for block, _ in found])
         return found
 
     def head(self, key: str) -> Block | None:
@@ -156,7 +158,7 @@ class BlockStore:
         return block
 
     def use(self, keys: Sequence[str]) -> None:
-        """Note one request's use of blocks, in the order of the prompt."""
+        """Note one request's use of blocks, in the order of the prompt: also of those that are about to be put."""
         self._memory.use(keys)
         self._disk.use(keys)
         if self._files and keys:
@@ -172,6 +174,7 @@ class BlockStore:
         held = list(keys)
         with self._memory.pinned(held), self._disk.pinned(held):
             yield
+        self._shrink_memory()
 
     # Writing.
 
@@ -246,7 +249,7 @@ class BlockStore:
                     self._disk.remove(entry.key)
             yield entry.key, found[0] if found else None
 
-    def keys(self) -> list[str]:
+    def stored_keys(self) -> list[str]:
         """Of all blocks in memory and on disk, in the order of the keys."""
         with self._lock:
             there = set(self._held)
@@ -340,7 +343,7 @@ class BlockStore:
                 if block.key not in self._disk:
                     self._disk.add(block.key, current.nbytes)
                 return
-            if not self._make_room(len(content)):
+            if not self._make_room(len(content) + len(block.manifest()) + _MANIFEST_GROWS):
                 self.report(Problem(block.key, "the disk budget has no room for it: everything else is in use"))
                 return
             try:

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from threading import Event
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ctxkit.compression.entropy_scores import TokenScores
 from ctxkit.errors import ConfigError, ContextOverflowError, CtxkitError, ModelError, ModelTimeoutError
+from ctxkit.kvcache.reuse import PrefixCache
 from ctxkit.models.catalogue import ModelSource, resolve
 from ctxkit.models.decoding import FreshCache, KeyValueCache, decode_steps
 from ctxkit.models.loading import load_weights
@@ -24,6 +25,9 @@ from ctxkit.models.text_stream import TextStream
 from ctxkit.models.tool_calls import CALL_MARKER, parse_tool_calls
 from ctxkit.prompts import Completion, CompletionDelta, CompletionOptions, Prompt, Timings, Usage
 from ctxkit.settings import require
+
+if TYPE_CHECKING:
+    from ctxkit.kvcache.store import BlockStore
 
 __all__ = ["LocalModel"]
 
@@ -41,6 +45,9 @@ class LocalModel:
         window: tokens of prompt and answer together, instead of the model's own.
         counter: instead of the one that the model's tokenizer and template give.
         cache: gives and takes keys and values; the seam for a cache that outlives a request.
+        kv: a folder or a `BlockStore`: prefixes of prompts are kept there, and not computed again. Instead of `cache`.
+        kv_codec: how they are packed; `none` changes no bit of an answer.
+        tenant: whose prefixes; default `$CTXKIT_TENANT`.
 
     Errors: `ModelNotFoundError` (not installed), `ContextOverflowError` (prompt and answer over the window),
     `ModelTimeoutError`, `ModelError`, `MissingExtraError`.
@@ -59,7 +66,12 @@ class LocalModel:
         window: int | None = None,
         counter: ChatTemplateCounter | None = None,
         cache: KeyValueCache | None = None,
+        kv: BlockStore | str | Path | None = None,
+        kv_codec: str = "none",
+        tenant: str | None = None,
     ) -> None:
+        if cache is not None and kv is not None:
+            raise ConfigError("cache and kv are both given", subject=str(model), remedy="Give one of them.")
         if window is not None and window < 2:
             raise ConfigError(f"window is {window}", subject=str(model), remedy="A window has at least 2 tokens.")
         require("tokenizers", extra="local", subject=str(model))
@@ -68,6 +80,8 @@ class LocalModel:
         self._dtype = dtype
         self._window = window
         self._given_counter = counter
+        if kv is not None:
+            cache = PrefixCache(kv, codec=kv_codec, tenant=tenant)
         self.cache: KeyValueCache = cache or FreshCache()
 
     @property
@@ -97,6 +111,11 @@ class LocalModel:
     def weights(self) -> Any:
         """The model of transformers, loaded at the first use."""
         return load_weights(self._source.folder(), device=self._device, dtype=self._dtype)
+
+    def close(self) -> None:
+        """Wait until what the cache was given is stored; the model may be used again."""
+        if isinstance(self.cache, PrefixCache):
+            self.cache.close()
 
     def encode(self, prompt: Prompt) -> list[int]:
         """The ids that the model is fed."""

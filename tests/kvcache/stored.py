@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -19,7 +20,12 @@ def ids_of(number: int, blocks: int) -> list[int]:
 
 
 def payload_of(block: Block, *, numbers: int = 64) -> dict[str, Any]:
-    generator = torch.Generator().manual_seed(int(block.key[:12], 16))
+    return _payload(block.key, numbers)
+
+
+@cache
+def _payload(key: str, numbers: int) -> dict[str, Any]:
+    generator = torch.Generator().manual_seed(int(key[:12], 16))
     return {
         "0.keys": torch.randn(1, 1, numbers, generator=generator),
         "0.scales": torch.randn(3, generator=generator).half(),

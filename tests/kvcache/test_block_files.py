@@ -15,9 +15,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
-pytest.importorskip("safetensors")
-
 from ctxkit.errors import ConflictError
 from ctxkit.kvcache import atomic
 from ctxkit.kvcache.blocks import pack
