@@ -84,7 +84,9 @@ class _Index:
                 remedy="Embed the query with the embedder that made the index.",
             )
         if keys is not None:
-            keys = np.intersect1d(keys, self.keys())
+            own, keys = self.keys(), np.unique(keys)  # few keys among many: look each up, sort none of the index
+            places = np.searchsorted(own, keys)
+            keys = keys[own[np.minimum(places, len(own) - 1)] == keys] if len(own) else keys[:0]
             if len(keys) * _FEW <= len(self) or len(keys) <= k:
                 scores = np.round(self.vectors(keys) @ wanted, _DECIMALS)
                 order = np.lexsort((keys, -scores))[:k]

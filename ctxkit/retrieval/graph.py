@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +19,7 @@ from ctxkit.graph.names import normalise, query_names
 from ctxkit.retrieval.graph_index import GraphIndex, subjects_of
 from ctxkit.retrieval.name_graph import NameGraph
 from ctxkit.retrieval.phrases import name_phrases
+from ctxkit.retrieval.postings import best
 
 if TYPE_CHECKING:
     from ctxkit.storage import Store
@@ -49,7 +52,7 @@ class Walked:
     _found: Scores
     _asked: Places
     _hits: Places
-    _weights: Scores
+    _held: Places
 
     def of(self, keys: Keys) -> Scores:
         """The scores of chunks by key; NaN for one that was not there."""
@@ -62,7 +65,7 @@ class Walked:
         if keys is not None:
             reached &= np.isin(self.keys, keys)
         rows = np.flatnonzero(reached)
-        return self.keys[rows[np.lexsort((rows, -self.scores[rows]))[:k]]]
+        return self.keys[best(rows, self.scores[rows], k)[0]]
 
     def via(self, key: int, chunk: Chunk) -> tuple[str, ...]:
         """The names through which a chunk was reached, as it writes them, the most important first; at most three.
@@ -81,14 +84,11 @@ class Walked:
         sources, chances = steps.indices[start:end], steps.data[start:end]
         brought = chances * self._found[sources]
         flow = brought[np.searchsorted(sources, size + names)] if len(names) else flow
-        others = self._hits[self._hits != row]
-        from_hits = np.zeros(len(self._graph.names), dtype=bool)
-        for hit in others:
-            from_hits[self._graph.names_of(int(hit))] = True
-        counts = from_hits[names] | np.isin(names, self._asked)
+        # What another hit holds counts; a hit's own names are among what is held once.
+        counts = (self._held[names] > (row in self._hits)) | np.isin(names, self._asked)
         total = brought.sum()
         order = [each for each in np.lexsort((names, -flow)) if counts[each] and flow[each] > _LEAST_SHARE * total]
-        return tuple(written(self._graph.names[names[each]], chunk) for each in order[:_MOST_VIA])
+        return written([self._graph.names[names[each]] for each in order[:_MOST_VIA]], chunk)
 
 
 @dataclass(eq=False)
@@ -179,15 +179,16 @@ class Graph:
             wanted[asked] = 1.0
             values = values * (1 + self.subject * (graph.subjects @ wanted > 0))
             values /= max(1.0, values.max(initial=0.0))
-        return Walked(graph.keys, values, graph, found, asked, hits, weights)
+        return Walked(graph.keys, values, graph, found, asked, hits, graph.held_by(hits))
 
 
-def written(name: str, chunk: Chunk) -> str:
-    """A name as the chunk writes it; as the graph does, where an alias stands for it."""
-    for entity in chunk.entities:
-        if normalise(entity.text) == name:
-            return entity.text
-    for text in (*subjects_of(chunk), *name_phrases(chunk.text)):
-        if normalise(text) == name:
-            return text
-    return name
+def written(names: Sequence[str], chunk: Chunk) -> tuple[str, ...]:
+    """Names as the chunk writes them; one as the graph does, where an alias stands for it. Linear in the text."""
+    wanted, found = set(names), dict[str, str]()
+    for text in chain((entity.text for entity in chunk.entities), subjects_of(chunk), name_phrases(chunk.text)):
+        if len(found) == len(wanted):
+            break
+        key = normalise(text)
+        if key in wanted:
+            found.setdefault(key, text)
+    return tuple(found.get(name, name) for name in names)

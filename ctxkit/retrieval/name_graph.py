@@ -98,6 +98,11 @@ class NameGraph:
         """The places of the chunks before and behind one."""
         return np.asarray(self.near.indices[self.near.indptr[row] : self.near.indptr[row + 1]])
 
+    def held_by(self, rows: Places) -> Places:
+        """(m,) how many of these chunks hold each name."""
+        held = [self.names_of(int(row)) for row in rows]
+        return np.bincount(np.concatenate([np.zeros(0, dtype=np.int64), *held]), minlength=len(self.names))
+
     def names_of(self, row: int) -> Places:
         """The places of the names that a chunk holds."""
         return np.asarray(self.mentions.indices[self.mentions.indptr[row] : self.mentions.indptr[row + 1]])

@@ -98,7 +98,7 @@ class Neighbourhood:
         for candidate, value in zip(found, raised, strict=True):
             moved = candidate.scored(final=round(value / top, _DECIMALS))
             if not moved.via and _key(candidate) in via:
-                moved = replace(moved, via=(written(via[_key(candidate)], moved.chunk),))
+                moved = replace(moved, via=written([via[_key(candidate)]], moved.chunk))
             result.append(moved)
         return sorted(result, key=best_first)
 

@@ -81,6 +81,7 @@ class InvertedIndex:
         self._lengths: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
         self._alive: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
         self._runs: list[Postings] = []
+        self._last: tuple[tuple[bytes, BM25], Keys, NDArray[np.float64]] | None = None  # question, keys, scores
 
     def __len__(self) -> int:
         return int(self._alive.sum())
@@ -96,6 +97,7 @@ class InvertedIndex:
         if not keys:
             return
         new = np.asarray(keys, dtype=np.int64)
+        self._last = None
         self.remove(new)
         first = len(self._keys)
         lengths = np.fromiter(map(len, texts), dtype=np.int32, count=len(texts))
@@ -112,6 +114,7 @@ class InvertedIndex:
         """Remove these keys; unknown ones are ignored."""
         if len(keys) == 0 or len(self._keys) == 0:
             return
+        self._last = None
         self._alive &= ~np.isin(self._keys, keys)
         if (len(self._keys) - len(self)) * 4 > len(self._keys):
             self.compact()
@@ -140,6 +143,18 @@ class InvertedIndex:
         """
         if k < 1:
             raise ConfigError(f"k is {k}", remedy="Ask for at least one.")
+        # One question is asked several times: for the best, and for what others have found.
+        asked, last = (terms.tobytes(), weights), self._last
+        if last is None or last[0] != asked:
+            self._last = last = (asked, *self._scored(terms, weights))
+        candidates, found = last[1:]
+        if keys is not None:
+            allowed = np.isin(candidates, keys)
+            candidates, found = candidates[allowed], found[allowed]
+        return best(candidates, found, k)
+
+    def _scored(self, terms: NDArray[np.uint64], weights: BM25) -> tuple[Keys, NDArray[np.float64]]:
+        """Every text that has some term, and its score."""
         total = len(self)
         if total == 0 or len(terms) == 0:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float64)
@@ -159,11 +174,7 @@ class InvertedIndex:
         if not touched:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.float64)
         rows, found = _once(touched, scores)
-        candidates = self._keys[rows]
-        if keys is not None:
-            allowed = np.isin(candidates, keys)
-            candidates, found = candidates[allowed], found[allowed]
-        return best(candidates, found / bound, k)
+        return self._keys[rows], found / bound
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """The compacted index as arrays."""

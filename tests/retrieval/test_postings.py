@@ -201,3 +201,13 @@ def test_an_empty_index_finds_nothing() -> None:
     index.add([1], [array([])])
     assert index.search(array([1]), 5, BM25())[0].tolist() == []
     assert index.search(array([]), 5, BM25())[0].tolist() == []
+
+
+def test_a_question_that_is_asked_again_sees_what_has_changed() -> None:
+    index, terms = InvertedIndex(), np.array([7], dtype=np.uint64)
+    for key in (1, 2, 3):
+        index.add([key], [terms])
+        assert sorted(index.search(terms, 10, BM25())[0].tolist()) == list(range(1, key + 1))
+    index.remove(np.array([2]))
+    assert sorted(index.search(terms, 10, BM25())[0].tolist()) == [1, 3]
+    assert index.search(terms, 1, BM25(k1=0.0))[1] > index.search(terms, 1, BM25())[1]
