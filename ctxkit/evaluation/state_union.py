@@ -63,7 +63,7 @@ def speeches(data: Path) -> list[Speech]:
     return sorted(found, key=lambda speech: (speech.given_at, speech.name))
 
 
-def topics(said: Sequence[Speech], *, least: int = 5, most: float = 0.5) -> list[Topic]:
+def topics(said: Sequence[Speech], *, least: int = 3, most: float = 0.5) -> list[Topic]:
     """Names of two words or more that stand in at least `least` speeches over ten years, and in at most a part of all.
 
     A name is what is written with capitals; one that stands in most speeches ("United States") is no topic.

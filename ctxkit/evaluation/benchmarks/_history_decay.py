@@ -32,7 +32,7 @@ __all__ = ["measure"]
 _WORKER = Path(__file__).with_name("_decay_worker.py")
 _CANDIDATES = 100
 _YEAR = timedelta(days=365.25)
-SPEECHES = (timedelta(days=91), _YEAR / 2, _YEAR, 2 * _YEAR, 5 * _YEAR, 10 * _YEAR, 20 * _YEAR)
+SPEECHES = (timedelta(days=91), _YEAR, 2 * _YEAR, 5 * _YEAR, 10 * _YEAR, 20 * _YEAR, 40 * _YEAR, 80 * _YEAR)
 TURNS = (timedelta(days=7), timedelta(days=30), timedelta(days=91), _YEAR, 5 * _YEAR)
 DEFAULT_RATE = 0.01
 """LangChain's, an hour."""
@@ -160,7 +160,7 @@ def _of_speeches(said: Sequence[Speech]) -> tuple[list[Asked], list[Asked]]:
         retriever = Lexical(store)
         name_of = {place: name for name, place in place_of.items()}
         for topic in topics(said):
-            query = Query(f"What does the president say about {topic.name}?", now=now)
+            query = Query(f"What about {topic.name}?", now=now)
             found = tuple(retriever.retrieve(query, _CANDIDATES))
             for asked, right in ((newest, topic.newest), (first, topic.first)):
                 asked.append(Asked(query, found, frozenset(name_of[each] for each in right)))
