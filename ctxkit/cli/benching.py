@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import typer
 
 from ctxkit.cli.output import JsonOption, emit, progress, say, table
@@ -36,9 +39,9 @@ def bench(
         emit(report.to_json())
     else:
         say(f"{report.name}: {report.data}\n")
-        say(table(report.rows))
+        for kind, rows in _tables(report.rows):
+            say(f"{kind}\n{table(rows)}\n" if kind else f"{table(rows)}\n")
         if report.bars:
-            say()
             say(
                 table(
                     [
@@ -54,6 +57,15 @@ def bench(
             )
     if not report.holds:
         raise typer.Exit(1)
+
+
+def _tables(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
+    """The rows by what they measure or, where they do not say it, by their columns: a table for each."""
+    groups: dict[Any, list[dict[str, Any]]] = {}
+    for row in rows:
+        kind = str(row["measure"]) if "measure" in row else tuple(row)
+        groups.setdefault(kind, []).append({key: value for key, value in row.items() if key != "measure"})
+    return [(kind if isinstance(kind, str) else "", group) for kind, group in groups.items()]
 
 
 def add_to(app: typer.Typer) -> None:

@@ -104,8 +104,9 @@ def quality(
         chosen = system.setting == "{}/{}".format(*CHOSEN)
         asked = embedder if full or chosen else None
         scored.append(score(report, system, questions, asked, in_context=chosen))
-    best = next(row for row in report.rows if row.get("setting") == "{}/{}".format(*CHOSEN))
-    over = max(row["longest"] - int(row["setting"].split("/")[1]) for row in report.rows if row["chunker"] == "graph")
+    own = [row for row in report.rows if row["measure"] == "quality" and row["chunker"] == "graph"]
+    best = next(row for row in own if row["setting"] == "{}/{}".format(*CHOSEN))
+    over = max(row["longest"] - int(row["setting"].split("/")[1]) for row in own)
     report.bars.append(Bar.at_most("tokens_over_the_maximum", over, 0))
     report.bars.append(Bar.at_least("omega", best["omega"], 47.0))
     if embedder is not None:
@@ -117,8 +118,8 @@ def quality(
     peers = PEERS if full else tuple(peer for peer in PEERS if peer[1] in FEW_SIZES)
     for name, make in OWN.items():
         for size in sorted({size for _, size in peers}):
-            own = _own(make(max_tokens=size, counter=get_counter(ENCODING)), documents, name, str(size))
-            compare(report, scored, score(report, own, questions, None))
+            plain = _own(make(max_tokens=size, counter=get_counter(ENCODING)), documents, name, str(size))
+            compare(report, scored, score(report, plain, questions, None))
     answer = ask("split", texts=[document.text for document in documents], settings=[list(peer) for peer in peers])
     if answer is None:
         report.data += "; peers left out: run `make peers`"
