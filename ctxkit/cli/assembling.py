@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ctxkit.answers import Answer
+from ctxkit.cli.kv import KvCodecOption, KvOption, kv_folder
 from ctxkit.cli.output import (
     EmbedderOption,
     FilterOption,
@@ -138,6 +139,8 @@ def ask(
     max_tokens: int = typer.Option(256, "--max-tokens", help="Of the answer."),
     temperature: float = typer.Option(0.0, help="0 always gives the likeliest answer."),
     seed: int | None = typer.Option(None, help="The same seed gives the same answer."),
+    kv: str | None = KvOption,
+    kv_codec: str = KvCodecOption,
     stop: list[str] = typer.Option([], help="A text that ends the answer; repeat for more."),
     timeout: float = typer.Option(120.0, help="Seconds for the answer."),
     record: bool = RecordOption,
@@ -154,7 +157,9 @@ def ask(
     options = CompletionOptions(
         max_tokens=max_tokens, temperature=temperature, seed=seed, stop=tuple(stop), timeout=timeout
     )
-    with _opened(store, tenant, embedder=embedder, candidates=candidates) as engine:
+    with _opened(
+        store, tenant, embedder=embedder, candidates=candidates, kv=kv_folder(kv), kv_codec=kv_codec
+    ) as engine:
         engine.stages = make_stages(
             engine,
             model=model,

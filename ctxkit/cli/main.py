@@ -17,6 +17,7 @@ from ctxkit.cli import (
     experiments,
     graph,
     ingesting,
+    kv,
     models,
     payloads,
     replay,
@@ -74,6 +75,7 @@ app.add_typer(templates.app, name="templates")
 app.add_typer(payloads.app, name="payloads")
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(graph.app, name="graph")
+app.add_typer(kv.app, name="kv")
 app.add_typer(experiments.app, name="experiments")
 
 

@@ -19,6 +19,7 @@ COMMANDS = [
     *(f"runs {verb}" for verb in ("list", "prune")),
     *(f"experiments {verb}" for verb in ("start", "status", "assign", "record", "cover", "stop")),
     *(f"graph {verb}" for verb in ("show", "stats")),
+    *(f"kv {verb}" for verb in ("stats", "warm", "gc", "verify")),
     *(f"sessions {verb}" for verb in ("list", "show", "append", "export", "import")),
     *(f"sessions {verb}" for verb in ("branch", "prune", "search", "window", "delete")),
 ]
