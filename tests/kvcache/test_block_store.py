@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxkit.errors import ConfigError, MissingExtraError
@@ -208,6 +208,7 @@ def test_an_error_nobody_foresaw_comes_out_at_flush(tmp_path: Path, monkeypatch:
     store.close()
 
 
+@settings(max_examples=150)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4), st.booleans()), max_size=6), st.integers(0, 6))
 def test_whatever_is_put_and_given_up_what_is_found_is_right(requests: list[tuple[int, int, bool]], held: int) -> None:
     store = BlockStore(None, memory_bytes=held * _SIZE)
