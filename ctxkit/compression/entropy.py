@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,20 +14,23 @@ from ctxkit.checking import check_able, check_kind, check_number, check_whole
 from ctxkit.compression.entropy_scores import TokenScorer
 from ctxkit.compression.entropy_signals import SIGNALS, Reading, word_values
 from ctxkit.compression.guards import protected_spans
+from ctxkit.compression.records import embed_records, make_record
+from ctxkit.compression.relevance import relevance
 from ctxkit.compression.words import Word, is_unspaced, split_words
 from ctxkit.documents import Candidate, Query, Span, merge_spans
 from ctxkit.errors import ConfigError, ModelError
 from ctxkit.protected import protected_spans as protected_blocks
-from ctxkit.protocols import TokenCounter
-from ctxkit.text import is_grapheme_boundary, sentence_spans
+from ctxkit.protocols import Embedder, TokenCounter
+from ctxkit.text import is_grapheme_boundary
 from ctxkit.tokens import get_counter
 
 __all__ = ["EntropyCompressor"]
 
 _ROUNDS = 3
+_THRIFT = 0.3
 _BLANKS = " \t\u3000"
 _LINE = re.compile(r"[^\r\n]++")
-_DEFAULT = ("self_information", "attention", "sentence")
+_DEFAULT = ("attention", "sentence")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,9 +38,10 @@ class EntropyCompressor:
     """Leaves out words that a local causal model tells to matter least to the question, until the target is met.
 
     The model reads each candidate once, after the question and with the question read again after it. From this pass
-    come a word's self-information, the entropy of the attention from it and the attention that the question pays to it;
-    the sentence that it stands in has its own relevance to the question. What is left is spans of the document: whole
-    words, whole graphemes (Chinese words where jieba is installed), nothing rewritten, no marks at the gaps.
+    come a word's self-information, the entropy of the attention from it, and the attention that the question pays to
+    it; the sentence that it stands in has its own relevance to the question, and decides first. What is left is spans
+    of the document: whole words, whole graphemes (Chinese words where jieba is installed), nothing rewritten, no marks
+    at the gaps.
 
     Guards hold sentence by sentence: no word of a sentence is kept before its numbers, units, dates, negations, names
     of the question, identifiers and code. Table rows are kept or left out whole. What fits already is not touched; a
@@ -51,7 +55,9 @@ class EntropyCompressor:
         target: the tokens to come down to; with `query.room` and `ratio`, the least of them counts.
         ratio: how many times smaller the result shall be; above 1.
         counter: what counts tokens; by default o200k_base. Give the target model's where you have it.
-        signals: some of `self_information`, `entropy`, `attention`, `sentence`; see `entropy_signals.word_values`.
+        embedder: adds meaning to words in what a sentence is worth, as in `SentenceCompressor`.
+        signals: some of `self_information`, `entropy`, `attention`, `sentence`; see `entropy_signals.word_values`. The
+            default is what paid: self-information and entropy beside it kept fewer answers.
         entities: names that are guarded beside those of the question.
         overhead: tokens that each candidate costs beside its text.
 
@@ -73,6 +79,7 @@ class EntropyCompressor:
     target: int | None = None
     ratio: float | None = None
     counter: TokenCounter | None = None
+    embedder: Embedder | None = None
     signals: Sequence[str] = _DEFAULT
     entities: Sequence[str] = ()
     overhead: int = 0
@@ -87,6 +94,8 @@ class EntropyCompressor:
                 raise ConfigError(f"ratio is {self.ratio!r}", remedy="Give more than 1: 3 makes it a third as long.")
         if self.counter is not None:
             check_able(self.counter, "count", "counter", remedy="Give a counter, such as get_counter('o200k_base').")
+        if self.embedder is not None:
+            check_able(self.embedder, "embed", "embedder", remedy="Give an embedder, or None to go by words alone.")
         for name, known in (("signals", SIGNALS), ("entities", None)):
             value = getattr(self, name)
             remedy = f"Give some of {', '.join(SIGNALS)}." if known else "Give a list of names."
@@ -114,13 +123,12 @@ class EntropyCompressor:
         return [kept[one] for one in range(len(candidates)) if one in kept] if kept else list(candidates)
 
     def _values(self, question: str, texts: Sequence[_Text], counter: TokenCounter, *, share: float) -> list[_Values]:
-        attending = not {"entropy", "attention"}.isdisjoint(self.signals)
         told = list(
             self.model.score_tokens(
                 [text.joined for text in texts],
                 before=f"{question}\n\n" if question.strip() else "\n",
                 after=f"\n\n{question}" if question.strip() and "attention" in self.signals else "",
-                entropy=attending,
+                entropy="entropy" in self.signals,
             )
         )
         if len(told) != len(texts):
@@ -129,13 +137,24 @@ class EntropyCompressor:
                 subject=type(self.model).__name__,
                 remedy="score_tokens() yields the scores of each text, in order.",
             )
+        records = [make_record(text.candidate, counter) for text in texts]
+        if self.embedder is not None:
+            vectors = embed_records(records, self.embedder)
+            records = [replace(record, vectors=found) for record, found in zip(records, vectors, strict=True)]
+        worth, _ = relevance(question, [text.candidate for text in texts], records, self.embedder)
+        # As for whole sentences: a long one pays a little for its length.
+        worth = worth / np.power(np.concatenate([np.zeros(0), *(record.tokens for record in records)]) + 1.0, _THRIFT)
+        first = np.cumsum([0, *(len(record) for record in records)])
         readings = []
-        for text, scores in zip(texts, told, strict=True):
-            text.split(question, self.entities, most=max(1, int(share * len(text.joined))))
-            costs = [counter.count(word.span.slice(text.joined)) for word in text.words]
-            readings.append(Reading(text.words, text.sentences, text.contexts, scores, np.array(costs, dtype=np.int64)))
-        found = word_values(question, readings, self.signals, min(max(share, 0.01), 0.99))
-        return [_Values(one.costs, value) for one, value in zip(readings, found, strict=True)]
+        for place, (text, scores, record) in enumerate(zip(texts, told, records, strict=True)):
+            most = max(1, int(share * len(text.joined)))
+            text.split(question, self.entities, [unit.span.end for unit in record.units], most=most)
+            readings.append(Reading(text.words, text.sentences, worth[first[place] : first[place + 1]], scores))
+        found = word_values(readings, self.signals, min(max(share, 0.01), 0.99))
+        return [
+            _Values(np.array([counter.count(word.span.slice(text.joined)) for word in text.words]), values)
+            for text, values in zip(texts, found, strict=True)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,29 +180,22 @@ class _Text:
         self.joined = "\n".join(texts)
         self.words: list[Word] = []
         self.places: list[Span] = []
-        self.contexts: list[str] = []
         self.sentences: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
-    def split(self, question: str, entities: Sequence[str], *, most: int) -> None:
-        """Words and sentences of each piece. A block of more than `most` characters is cut into its lines."""
-        chunk = self.candidate.chunk
-        titles = [str(chunk.metadata.get("title") or ""), *chunk.heading_path]
-        above = " > ".join(dict.fromkeys(title for title in titles if title))
+    def split(self, question: str, entities: Sequence[str], sentences: Sequence[int], *, most: int) -> None:
+        """Find the words, and of each the sentence, of which `sentences` are the ends in the document.
+
+        A block of more than `most` characters is cut into its lines.
+        """
         numbers: list[int] = []
         for offset, span in self.pieces:
             text = self.joined[offset : offset + span.length]
             guarded = _cut(text, protected_spans(text, question, entities=entities), most)
             blocks = _cut(text, protected_blocks(text), most)
-            sentences = sentence_spans(text)
-            ends = [sentence.end for sentence in sentences]
-            first = len(self.contexts)
             for word in split_words(text, guarded=guarded, blocks=blocks):
                 self.words.append(Word(word.span.shift(offset), guarded=word.guarded, breaks=word.breaks))
                 self.places.append(word.span.shift(span.start))
-                numbers.append(first + bisect_left(ends, word.span.end))
-            self.contexts += [
-                f"{above}: {sentence.slice(text)}" if above else sentence.slice(text) for sentence in sentences
-            ]
+                numbers.append(bisect_left(sentences, self.places[-1].end))
         self.sentences = np.array(numbers, dtype=np.int64)
 
 

@@ -37,5 +37,8 @@ class TokenScorer(Protocol):
     def score_tokens(
         self, texts: Sequence[str], *, before: str = "", after: str = "", entropy: bool = True
     ) -> Iterator[TokenScores]:
-        """The scores of each text, read alone after `before`; `after` is read last and tells its attention."""
+        """The scores of each text, read alone after `before`; `after` is read last and tells its attention.
+
+        Without `entropy` the scores may have no rows of it.
+        """
         ...

@@ -12,18 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctxkit.compression.entropy_scores import TokenScores
-from ctxkit.compression.relevance import lexical_scores
 from ctxkit.compression.words import Word
 
 __all__ = ["SIGNALS", "Reading", "word_values"]
 
 Values = NDArray[np.float64]
 
-SIGNALS: Mapping[str, float] = {"self_information": 1.0, "entropy": 1.0, "attention": 1.0, "sentence": 4.0}
-"""The signals and their weights: three of the word, and its sentence's."""
-
-_PAID = 2.0
-"""The weight of the attention that the question pays to a sentence."""
+SIGNALS: Mapping[str, float] = {"self_information": 1.0, "entropy": 1.0, "attention": 1.0, "sentence": 16.0}
+"""The signals and their weights. The sentence's is such that it decides first: of sentences that matter alike, the
+signals of the word choose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,27 +29,25 @@ class Reading:
 
     Args:
         words: of its text, in order.
-        sentences: for each word, the number of its sentence, counted from 0 through this candidate.
-        contexts: the sentences with the titles that they stand under, as they are matched with the question.
+        sentences: for each word, the number of its sentence in this candidate.
+        worth: of each sentence to the question.
         scores: of the text's tokens.
-        costs: tokens of each word by the target's counter.
     """
 
     words: Sequence[Word]
     sentences: NDArray[np.int64]
-    contexts: Sequence[str]
+    worth: Values
     scores: TokenScores
-    costs: NDArray[np.int64]
 
 
-def word_values(question: str, readings: Sequence[Reading], signals: Sequence[str], share: float) -> list[Values]:
+def word_values(readings: Sequence[Reading], signals: Sequence[str], share: float) -> list[Values]:
     """The value of every word of every reading, higher is better. O(n log n) in the words.
 
     - `self_information`: the mean surprise of the word's tokens, the question and all before it being known.
     - `entropy`: the share of layers in which the attention from the word is narrower than the layer's threshold, which
       is the quantile of `share`: a narrow gaze (low entropy) tells of a word that refers to something.
     - `attention`: how much of its attention the question, read last, pays to the word.
-    - `sentence`: the BM25 of the word's sentence for the question, and the attention that the question pays to it.
+    - `sentence`: the rank of the word's sentence among all sentences.
 
     Args:
         share: of the words that are to be kept, in (0, 1).
@@ -61,12 +56,10 @@ def word_values(question: str, readings: Sequence[Reading], signals: Sequence[st
     total: Values = np.zeros(sum(counts))
     if not len(total):
         return [np.zeros(0) for _ in readings]
-    first = np.cumsum([0, *(len(reading.contexts) for reading in readings)])
+    first = np.cumsum([0, *(len(reading.worth) for reading in readings)])
     sentences = np.concatenate(
         [reading.sentences + start for reading, start in zip(readings, first[:-1], strict=True)]
     ).astype(np.int64)
-    costs = np.concatenate([reading.costs for reading in readings])
-    attention = np.concatenate([_sums(reading, reading.scores.attention) for reading in readings])
     if "self_information" in signals:
         total += SIGNALS["self_information"] * _ranks(
             np.concatenate([_means(reading, reading.scores.surprisal) for reading in readings])
@@ -74,15 +67,11 @@ def word_values(question: str, readings: Sequence[Reading], signals: Sequence[st
     if "entropy" in signals and all(len(reading.scores.entropy) for reading in readings if len(reading.words)):
         total += SIGNALS["entropy"] * _votes(readings, share)
     if "attention" in signals:
-        total += SIGNALS["attention"] * _ranks(attention)
+        total += SIGNALS["attention"] * _ranks(
+            np.concatenate([_sums(reading, reading.scores.attention) for reading in readings])
+        )
     if "sentence" in signals:
-        lexical = lexical_scores(question, [text for reading in readings for text in reading.contexts])
-        size = len(lexical)
-        paid = np.bincount(sentences, attention, size) / np.maximum(1, np.bincount(sentences, costs, size))
-        top = float(lexical.max(initial=0.0))
-        total += SIGNALS["sentence"] * (lexical / top if top > 0 else lexical)[sentences]
-        if "attention" in signals:
-            total += _PAID * _ranks(paid)[sentences]
+        total += SIGNALS["sentence"] * _ranks(np.concatenate([reading.worth for reading in readings]))[sentences]
     # Rounded, so that equal words stay equal whatever order they were added up in.
     return np.split(np.round(total, 9), np.cumsum(counts)[:-1])
 

@@ -96,9 +96,9 @@ class _Reader:
         cache, held = self._take(ids)
         opened = len(self._opening)
         known = [*self._opening, *ids]
-        recorder = _Recorder(torch, begin=opened, end=len(known))
+        recorder = _Recorder(torch, begin=opened, end=len(known), entropy=self._entropy)
         surprise: list[Any] = []
-        with torch.inference_mode(), _recording(self._weights, recorder if self._entropy else None):
+        with torch.inference_mode(), _recording(self._weights, recorder if self._entropy or self._closing else None):
             for start in range(held, len(known), _STEP):
                 logits = self._forward(known[start : start + _STEP], cache)
                 following = known[start + 1 : start + 1 + len(logits)]
@@ -107,7 +107,7 @@ class _Reader:
                     chosen = logits.gather(1, torch.tensor(following, device=logits.device)[:, None])[:, 0]
                     surprise.append((logits.logsumexp(dim=1) - chosen).cpu())
             recorder.asking = True
-            for start in range(0, len(self._closing) if self._entropy else 0, _STEP):
+            for start in range(0, len(self._closing), _STEP):
                 self._forward(self._closing[start : start + _STEP], cache)
         told = torch.cat(surprise).double().numpy()[-len(ids) :]
         self._give(known, cache, fed=cache.get_seq_length() - len(known))
@@ -147,10 +147,12 @@ class _Recorder:
 
     Args:
         begin, end: the places of the text's tokens among all keys.
+        entropy: also look at the attention from the text itself, and not only at that from the question.
     """
 
-    def __init__(self, torch: Any, *, begin: int, end: int) -> None:
+    def __init__(self, torch: Any, *, begin: int, end: int, entropy: bool) -> None:
         self._torch = torch
+        self._wanted = entropy
         self._begin = begin
         self._end = end
         self.asking = False
@@ -160,6 +162,8 @@ class _Recorder:
 
     def record(self, layer: int, query: Any, key: Any, mask: Any, scaling: float | None) -> None:
         """Look at one call of one layer: `query` is `(1, heads, q, d)`, `key` `(1, key heads, k, d)`."""
+        if not (self.asking or self._wanted):
+            return
         torch = self._torch
         _, heads, rows, width = query.shape
         keys = key.shape[2]

@@ -61,8 +61,10 @@ def test_tokens_stand_where_they_are(tiny_model: LocalModel) -> None:
 def test_without_entropy_surprise_is_the_same(tiny_model: LocalModel) -> None:
     (whole,) = tiny_model.score_tokens([TEXT], before=QUESTION)
     (bare,) = tiny_model.score_tokens([TEXT], before=QUESTION, entropy=False)
+    (asked,) = tiny_model.score_tokens([TEXT], before=QUESTION, after=QUESTION, entropy=False)
     np.testing.assert_allclose(bare.surprisal, whole.surprisal, atol=1e-5)
-    assert bare.entropy.shape == (0, len(bare.surprisal)) and not bare.attention.any()
+    assert bare.entropy.shape == asked.entropy.shape == (0, len(bare.surprisal))
+    assert not bare.attention.any() and (asked.attention > 0).all()
 
 
 @pytest.mark.parametrize("texts", [[], [""], ["", "the user", ""]])

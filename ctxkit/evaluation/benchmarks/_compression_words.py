@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,7 +26,7 @@ from ctxkit.evaluation.benchmarks._compression_sets import Question, kept
 from ctxkit.evaluation.peers import peer_python, tiktoken_cache
 from ctxkit.tokens import get_counter
 
-__all__ = ["ABLATION", "PEERS", "SHARES", "Remembering", "answered", "curve", "prune_with_peer", "rows"]
+__all__ = ["ABLATION", "PEERS", "SHARES", "Remembering", "answered", "curve", "prune_with_peer", "rows", "told_lines"]
 
 PEERS = ("llmlingua", "longllmlingua", "selective_context")
 SHARES = (0.3, 0.4, 0.5, 0.6, 0.68, 0.8, 0.9, 1.0)
@@ -192,7 +193,7 @@ def _theirs(
     if told is None:
         return None
     row: dict[str, Any] = {"questions": len(questions)}
-    seconds = [one["seconds"] for results in told for one in results]
+    seconds = [results[0]["seconds"] for results in told]
     for place, ratio in enumerate(ratios):
         texts = [results[place].get("text", "") for results in told]
         hits = [answered(question, [text]) for question, text in zip(questions, texts, strict=True)]
@@ -224,39 +225,38 @@ def prune_with_peer(
     missing = [number for number, place in enumerate(places) if place is None or not place.is_file()]
     fresh: dict[int, Any] = {}
     if missing:
-        with tiktoken_cache() as ranks:
-            environment = {
-                **os.environ,
-                "TIKTOKEN_CACHE_DIR": str(ranks),
-                "HF_HUB_OFFLINE": "1",
-                "OMP_NUM_THREADS": "1",
-            }
-            worker = subprocess.Popen(
-                [str(python), str(_WORKER)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-                env=environment,
-            )
-            stdin, stdout = cast("IO[str]", worker.stdin), cast("IO[str]", worker.stdout)
-            request = {"folder": str(folder), "system": peer, "items": [items[one] for one in missing]}
-            stdin.write(json.dumps(request))
-            stdin.close()
-            for number in missing:
-                line = stdout.readline()
-                if not line:
-                    break
-                fresh[number] = json.loads(line)
-                if place := places[number]:
-                    place.parent.mkdir(parents=True, exist_ok=True)
-                    place.write_text(line, encoding="utf-8")
-            if worker.wait():
-                raise ConfigError("a peer failed", subject=peer, remedy="Run `make peers` again.")
+        request = {"folder": str(folder), "system": peer, "items": [items[one] for one in missing]}
+        for number, line in zip(missing, told_lines(python, _WORKER, request), strict=True):
+            fresh[number] = json.loads(line)
+            if place := places[number]:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_text(line, encoding="utf-8")
     return [
         fresh[number] if place is None or number in fresh else json.loads(place.read_text("utf-8"))
         for number, place in enumerate(places)
     ]
+
+
+def told_lines(python: Path, worker: Path, request: Mapping[str, Any]) -> Iterator[str]:
+    """The lines that a worker writes, as it writes them. Raises `ConfigError` where it fails."""
+    with tiktoken_cache() as ranks, tempfile.TemporaryFile("w+") as said:
+        environment = {**os.environ, "TIKTOKEN_CACHE_DIR": str(ranks), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+        running = subprocess.Popen(
+            [str(python), str(worker)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+            env=environment,
+        )
+        stdin, stdout = cast("IO[str]", running.stdin), cast("IO[str]", running.stdout)
+        with running, stdin, stdout:
+            stdin.write(json.dumps(request))
+            stdin.close()
+            yield from stdout
+        if running.wait():
+            said.seek(0)
+            raise ConfigError("a peer failed", subject=said.read().strip()[-500:], remedy="Run `make peers` again.")
 
 
 def _place(cache: Path | None, peer: str, item: Mapping[str, Any]) -> Path | None:
