@@ -8,10 +8,10 @@ STAMP := .venv/.installed
 WORKERS ?= logical
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check format bench peers constraints clean
+.PHONY: help install demo test check check-matrix format bench peers constraints clean
 
 help:  ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
 install: $(STAMP)  ## Create .venv and install ctxkit with all extras, pinned by constraints.txt
 
@@ -40,6 +40,24 @@ check: $(STAMP)  ## Format, lint, types and the import contract
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The oldest transformers that is supported, over the packages of .venv; only what it pins lower lies beside it.
+MATRIX := .peers/transformers-5.2
+$(MATRIX)/.installed: $(STAMP)
+	$(BIN)/python -m venv $(MATRIX)
+	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' \
+		> "$$($(MATRIX)/bin/python -c 'import site; print(site.getsitepackages()[0])')/zz_base.pth"
+	$(MATRIX)/bin/python -m pip install --quiet --ignore-installed --no-deps \
+		'transformers==5.2.*' 'tokenizers>=0.22,<=0.23.0' 'huggingface-hub>=1.3,<2' typer-slim
+	@touch $@
+
+check-matrix: $(STAMP) $(MATRIX)/.installed  ## Test the key-value cache on transformers 5.2 and on the newest
+	@for python in $(BIN)/python $(MATRIX)/bin/python; do \
+		echo "== transformers $$($$python -W ignore -c 'import transformers; print(transformers.__version__)')"; \
+		OMP_NUM_THREADS=1 $$python -m pytest tests/kvcache $(PYTEST_ARGS) || exit 1; done
+
+check-adapters: $(STAMP)  ## Run the own tests of OpenAI's Agents SDK and of LangChain on the adapters (downloads their sources)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/adapters/frameworks/run.py
 
 format: $(STAMP)  ## Format the code and fix what ruff can fix
 	$(BIN)/ruff format .

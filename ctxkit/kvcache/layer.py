@@ -44,10 +44,6 @@ class LayerSettings:
             raise ConfigError(
                 f"sinks is {self.sinks}, block {self.block}", remedy="The exact first tokens must fit the first block."
             )
-        if self.block % self.codec.group_tokens:
-            raise ConfigError(
-                f"block is {self.block}", remedy=f"Give a multiple of {self.codec.group_tokens} for this codec."
-            )
         if self.window_dtype not in ("auto", "exact"):
             raise ConfigError(f"window_dtype is {self.window_dtype!r}", remedy="Give 'auto' or 'exact'.")
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ctxkit.errors import ConfigError, KVCacheError
 from ctxkit.kvcache.codecs import get_codec
 from ctxkit.kvcache.codecs.int4 import Int4Codec
+from ctxkit.kvcache.codecs.int4_hq import Int4HQCodec
 from ctxkit.kvcache.codecs.rotation import rotate, rotation_size
 
 torch = pytest.importorskip("torch")
@@ -121,22 +122,31 @@ def test_bits() -> None:
 
 def test_four_bits_are_packed_two_a_byte_around_a_zero_point_of_eight() -> None:
     keys = torch.tensor([float(code - 8) for code in range(16)] * 2).view(1, 1, 1, 32)
-    block = Int4Codec(rotate=False, search=False).encode(keys, keys)
+    plain = Int4Codec(rotate=False, centre=False)
+    block = Int4Codec(rotate=False, search=False, centre=False).encode(keys, keys)
     assert block["keys"].shape == (1, 1, 1, 16)
     assert block["keys"].dtype == torch.uint8
-    back, _ = Int4Codec(rotate=False).decode(Int4Codec(rotate=False).encode(keys, keys), tokens=1, dtype=torch.float32)
+    back, _ = plain.decode(plain.encode(keys, keys), tokens=1, dtype=torch.float32)
     assert torch.equal(back, keys), "the search finds the scale that loses nothing"
 
 
-def test_rotation_and_search_pay_on_outliers() -> None:
+def test_rotation_search_and_offsets_pay_each() -> None:
     keys, values = pair(1, 4, 256, 64)
     keys[..., 3] *= 12
+    keys[..., 9] += 20
     errors = []
-    for codec in (Int4Codec(rotate=False, search=False), Int4Codec(search=False), Int4Codec()):
+    for rotate_, search, centre in ((0, 0, 0), (1, 0, 0), (1, 1, 0), (1, 1, 1)):
+        codec = Int4Codec(rotate=bool(rotate_), search=bool(search), centre=bool(centre))
+        assert codec.nbytes(4, 256, 64) * 8 == 4.5 * 2 * keys.numel()
         back, _ = decoded(codec, keys, values)
         errors.append(float((back - keys).square().mean()))
-    assert errors[0] > 1.5 * errors[1] > 1.5 * errors[2] * 0.7
-    assert errors[2] < errors[1]
+    assert errors == sorted(errors, reverse=True)
+    assert errors[3] < errors[2] / 2
+
+
+def test_how_bytes_are_read_is_in_the_name() -> None:
+    names = [Int4Codec(), Int4Codec(search=False), Int4Codec(rotate=False), Int4Codec(centre=False), Int4HQCodec()]
+    assert [codec.name for codec in names] == ["int4", "int4", "int4-unrotated", "int4-uncentred", "int4-hq"]
 
 
 @given(st.sampled_from([16, 32, 48, 64, 80, 96, 128]), st.integers(0, 1000))

@@ -73,8 +73,7 @@ CODECS = [get_codec("int4"), get_codec("none"), get_codec("int4-hq")]
 
 def make(codec: int, *, window: int = 5, sinks: int = 2, **options: Any) -> LayerSettings:
     chosen = CODECS[codec]
-    block = 32 if chosen.group_tokens == 32 else 8
-    return LayerSettings(codec=chosen, block=block, window=window, sinks=sinks, window_dtype="exact", **options)
+    return LayerSettings(codec=chosen, block=8, window=window, sinks=sinks, window_dtype="exact", **options)
 
 
 STEPS = st.lists(
@@ -300,7 +299,6 @@ def test_rows_that_do_not_match_are_refused() -> None:
         ({"block": 0}, "block is 0"),
         ({"window": -1}, "window is -1"),
         ({"sinks": 65}, "sinks is 65"),
-        ({"codec": get_codec("int4-hq"), "block": 40}, "block is 40"),
         ({"window_dtype": "float8"}, "float8"),
     ],
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ctxkit.errors import ConfigError
-from ctxkit.evaluation.benchmarks._kv_texts import LayerStates, load, model_folder, read, texts
+from ctxkit.evaluation.benchmarks._kv_texts import LayerStates, Reading, load, model_folder, read, texts
 from ctxkit.evaluation.peers import peer_python
 from ctxkit.evaluation.report import Bar, Report
 from ctxkit.kvcache import CompressedCache
@@ -22,17 +22,16 @@ from ctxkit.settings import require
 __all__ = ["run"]
 
 LENGTHS = (1024, 4096)
-SCORED = 128
+SCORED = 176
 SIZES = (1024, 2048, 4096)
-CODECS: dict[str, Any] = {
-    "int4": "int4",
-    "int4-hq": "int4-hq",
-    "int8": "int8",
+CODECS: dict[str, Any] = {"int4": "int4", "int4-hq": "int4-hq", "int8": "int8"}
+ABLATION: dict[str, Any] = {
     "int4, no search": Int4Codec(search=False),
     "int4, no rotation": Int4Codec(rotate=False),
-    "int4, neither": Int4Codec(rotate=False, search=False),
+    "int4, no offsets": Int4Codec(centre=False),
+    "int4, none of them": Int4Codec(rotate=False, search=False, centre=False),
 }
-"""The last three are the ablation."""
+"""All at 4.5 bits; at the first length, with `full`."""
 
 Scores = dict[tuple[str, int], dict[str, list[tuple[float, float]]]]
 """By system and length, by text: the divergence and whether the likeliest token is the same, of each scored token."""
@@ -41,38 +40,42 @@ Scores = dict[tuple[str, int], dict[str, list[tuple[float, float]]]]
 def run(data: Path, *, full: bool = False, lengths: tuple[int, ...] = LENGTHS) -> Report:
     """KL divergence from the uncompressed cache, in nats a token, and agreement of the likeliest token in percent.
 
-    A prefix is read exactly, packed, and the next 128 tokens of the text are read on top; the uncompressed reading of
-    the same tokens is the truth. Bits and bytes count scales, sinks and window. Peers read the same ids.
+    A prefix is read exactly, packed, and the next 176 tokens of the text are read on top; the uncompressed reading of
+    the same tokens is the truth. Bits and bytes count scales, sinks and window. Peers are given the same states.
 
     Args:
-        full: four stretches of each text (512 scored tokens a text and length), else one.
+        full: three stretches of each text (528 scored tokens a text and length), else one (528 in all).
     """
     torch: Any = require("torch", extra="local")
     model = load()
-    count = 4 if full else 1
+    count = 3 if full else 1
     total = max(lengths) + SCORED
     stretches = list(texts(data, total, count))
     scores: Scores = defaultdict(lambda: defaultdict(list))
     bits: dict[str, float] = {}
     sizes: dict[tuple[str, int], tuple[float, float]] = {}
-    for name, ids in stretches:
-        reading = read(model, ids, dict.fromkeys(lengths, SCORED))
-        for length in lengths:
-            truth = reading.log_probabilities[length]
-            given = torch.tensor([ids[length : length + SCORED]])
-            for system, codec in CODECS.items():
-                cache = _filled(model, reading.prefix(length), codec)
-                bits[system] = _bits(cache)
-                logits = _read_on(model, given, cache)
-                scores[system, length][name] += compare(truth, logits)
-        if not sizes:
-            sizes = {
-                (system, tokens): _sizes(_filled(model, reading.prefix(tokens), CODECS[system]), tokens)
-                for system in ("int4", "int4-hq", "int8")
-                for tokens in SIZES
-                if tokens <= total
-            }
-    peers = _peers(stretches, lengths)
+    python = peer_python("kvcache")
+    with tempfile.TemporaryDirectory() as folder:
+        for number, (name, ids) in enumerate(stretches):
+            reading = read(model, ids, dict.fromkeys(lengths, SCORED))
+            if python is not None:
+                _hand_over(Path(folder, f"{number}.safetensors"), reading)
+            for length in lengths:
+                truth = reading.log_probabilities[length]
+                given = torch.tensor([ids[length : length + SCORED]])
+                systems = CODECS | ABLATION if full and length == lengths[0] else CODECS
+                for system, codec in systems.items():
+                    cache = _filled(model, reading.prefix(length), codec)
+                    bits[system] = _bits(cache)
+                    scores[system, length][name] += compare(truth, _read_on(model, given, cache))
+            if not sizes:
+                sizes = {
+                    (system, tokens): _sizes(_filled(model, reading.prefix(tokens), CODECS[system]), tokens)
+                    for system in CODECS
+                    for tokens in SIZES
+                    if tokens <= total
+                }
+        peers = _peers(python, Path(folder), stretches, lengths)
     report = Report("kvcache quality", f"{len(stretches)} stretches, {SCORED} tokens scored after each prefix")
     if peers is None:
         report.data += "; no peers (make peers)"
@@ -172,27 +175,36 @@ def _bars(rows: list[dict[str, Any]], sizes: dict[Any, Any], peers: bool) -> lis
     return bars
 
 
-def _peers(stretches: list[tuple[str, list[int]]], lengths: tuple[int, ...]) -> dict[str, Any] | None:
+def _hand_over(file: Path, reading: Reading) -> None:
+    """Write what the model computed, for a process that has no ctxkit."""
+    tensors = {f"truth {length}": found for length, found in reading.log_probabilities.items()}
+    for number, (keys, values) in enumerate(reading.states):
+        tensors |= {f"keys {number}": keys.contiguous(), f"values {number}": values.contiguous()}
+    require("safetensors.torch", extra="local").save_file(tensors, str(file))
+
+
+def _peers(
+    python: Path | None, folder: Path, stretches: list[tuple[str, list[int]]], lengths: tuple[int, ...]
+) -> dict[str, Any] | None:
     """What the caches of transformers score in an environment of their own; None where it is not there."""
-    python = peer_python("kvcache")
     if python is None:
         return None
     worker = Path(__file__).with_name("_kv_peers_worker.py")
     job = {"model": str(model_folder()), "lengths": lengths, "scored": SCORED, "stretches": stretches}
-    with tempfile.TemporaryDirectory() as folder:
-        given, written = Path(folder, "job.json"), Path(folder, "found.json")
-        given.write_text(json.dumps(job), encoding="utf-8")
-        environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-        done = subprocess.run(
-            [str(python), "-W", "ignore", str(worker), str(given), str(written)],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
+    Path(folder, "job.json").write_text(json.dumps(job), encoding="utf-8")
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    done = subprocess.run(
+        [str(python), "-W", "ignore", str(worker), str(folder)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise ConfigError(
+            f"the peers' environment failed: {done.stderr[-400:]}",
+            subject=str(python),
+            remedy="Build it anew with `make peers`.",
         )
-        if done.returncode:
-            raise ConfigError(
-                "the peers' environment failed", subject=str(python), remedy=f"Build it anew: {done.stderr[-400:]}"
-            )
-        found: dict[str, Any] = json.loads(written.read_text(encoding="utf-8"))
+    found: dict[str, Any] = json.loads(Path(folder, "found.json").read_text(encoding="utf-8"))
     return found

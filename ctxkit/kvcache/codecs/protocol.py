@@ -39,7 +39,7 @@ class Codec(Protocol):
 
     @property
     def group_tokens(self) -> int:
-        """Tokens that share a scale: a block of a multiple of it wastes nothing."""
+        """Tokens that share something: a block of a multiple of it takes the fewest bits."""
         ...
 
     def encode(self, keys: Tensor, values: Tensor) -> dict[str, Tensor]:
