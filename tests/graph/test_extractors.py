@@ -6,7 +6,6 @@ import importlib.util
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,10 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxkit.documents import Entity, Span
+from ctxkit.documents import Span
 from ctxkit.errors import ConfigError, MissingExtraError
-from ctxkit.graph import AutoExtractor, JiebaExtractor, LightExtractor, SpacyExtractor
-from ctxkit.graph.auto import language_of
+from ctxkit.graph import JiebaExtractor, LightExtractor, SpacyExtractor
 from ctxkit.graph.windows import windows
 from ctxkit.protocols import EntityExtractor
 from ctxkit.registry import create
@@ -335,78 +333,6 @@ def test_jieba_loads_without_a_word_and_keeps_out_of_the_temporary_folder(tmp_pa
     assert done.stderr == ""
     assert "北京" in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["cache"]
-
-
-# ------------------------------------------------------------------------------------------------------- auto
-
-
-class Recorder:
-    """An extractor that says which texts it got."""
-
-    def __init__(self) -> None:
-        self.got: list[str] = []
-
-    def extract(self, texts: Iterable[str]) -> Iterable[list[Entity]]:
-        for text in texts:
-            self.got.append(text)
-            yield [Entity("x", "X", Span(0, 1))]
-
-
-@pytest.mark.model
-@needs_spacy
-@needs_jieba
-class TestAuto(EntityExtractorConformance):
-    size = 500
-    independent = False
-
-    def make_extractor(self) -> AutoExtractor:
-        return AutoExtractor()
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", "en"),
-        ("Tim Cook.", "en"),
-        ("Ada Lovelace met Charles Babbage in London. She met him again.", "en"),
-        ("The key is not in the box.", "en"),
-        ("Der Schlüssel ist nicht in der Kiste.", "de"),
-        ("La clé n'est pas dans la boîte.", "fr"),
-        ("La llave no está en el cajón de los libros.", "es"),
-        ("钥匙不在盒子里。", "zh"),
-        ("我们用 Kubernetes 部署服务。", "zh"),
-        ("An English text that mentions 北京 once.", "en"),
-        ("鍵は箱の中にありません。", "ja"),
-        ("열쇠는 상자에 없습니다.", "ko"),
-        ("Ключа нет в коробке.", "ru"),
-    ],
-)
-def test_languages(text: str, expected: str) -> None:
-    assert language_of(text) == expected
-
-
-def test_each_text_goes_to_its_language_in_order() -> None:
-    extractor = AutoExtractor()
-    english, chinese = Recorder(), Recorder()
-    object.__setattr__(extractor, "_extractors", {"en": english, "zh": chinese})
-    sent = [
-        "One of the texts.",
-        "第一个句子。",
-        "Der Tim Cook ist nicht da.",
-        "Two of the texts.",
-        "Three of the texts.",
-    ]
-    found = list(extractor.extract(sent))
-    assert (english.got, chinese.got) == ([sent[0], sent[3], sent[4]], [sent[1]])
-    assert [entities[0].label for entities in found] == ["X", "X", "NAME", "X", "X"]
-
-
-def test_without_anything_installed_the_rules_serve(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = AutoExtractor().fingerprint
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    bare = AutoExtractor()
-    assert pairs("Later Tim Cook left 北京.", bare) == [("Tim Cook", "NAME")]
-    assert bare.fingerprint == f":{LightExtractor().fingerprint}" != whole
 
 
 @pytest.mark.parametrize("name", ["auto", "chinese", "light", "spacy"])
