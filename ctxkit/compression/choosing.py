@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ctxkit.compression.units import BLANKS, Unit
 from ctxkit.documents import GAP, Candidate, Span, merge_spans
@@ -36,6 +37,7 @@ class Choice:
         self._uses = [0] * len(units)
         self._taken: set[int] = set()
         self._all_headings: bool | None = None
+        self._compressed: Candidate | None = None
 
     @property
     def gap(self) -> int:
@@ -50,9 +52,10 @@ class Choice:
 
     @property
     def short(self) -> list[int]:
-        """The sentences that may cost no more than the gap mark in their place."""
+        """The sentences beside one that is taken which may cost no more than the gap mark in their place."""
         longest = 2 * max(self._gaps.half, self._gaps.before, self._gaps.after)
-        return [position for position, tokens in enumerate(self._tokens) if tokens <= longest]
+        beside = {unit + step for unit in self._taken for step in (-1, 1)}
+        return [at for at in sorted(beside) if 0 <= at < len(self.units) and self._tokens[at] <= longest]
 
     @property
     def cost(self) -> int:
@@ -107,6 +110,7 @@ class Choice:
 
     def _change(self, unit: int, sign: int) -> None:
         """Account for one sentence that came (1) or went (-1); `_uses` already tells."""
+        self._compressed = None
         # Gap marks are charged half a mark an open edge, so that a change looks at its two neighbours only.
         self._sum += sign * (self._tokens[unit] + self._edge(unit, -1) + self._edge(unit, 1))
 
@@ -138,5 +142,8 @@ class Choice:
 
     def compressed(self) -> Candidate:
         """The candidate with what is taken; itself where that is all of it."""
-        spans = self.spans()
-        return self.candidate if spans == self.candidate.spans else self.candidate.keeping(spans)
+        if self._compressed is None:
+            spans = self.spans()
+            whole = spans == self.candidate.spans
+            self._compressed = self.candidate if whole else replace(self.candidate, kept=spans, gap=GAP)
+        return self._compressed

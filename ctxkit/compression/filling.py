@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from ctxkit.compression.choosing import Choice
+from ctxkit.compression.records import Record, term_hash
 from ctxkit.documents import Candidate
 from ctxkit.protocols import TokenCounter
+from ctxkit.stop_words import ENGLISH_STOP_WORDS
+from ctxkit.text import words
 
-__all__ = ["Filling", "Place"]
+__all__ = ["Filling", "Leaning", "Place"]
 
 _ROUNDS = 2
 """Estimates are a few tokens off: the second round fills what the first one left."""
@@ -17,12 +19,27 @@ _FURTHEST_BACK = 2
 """Sentences that a sentence such as "He did" may bring with it."""
 
 
-class Place(NamedTuple):
-    """One sentence: which candidate's, which of its units, and its tokens."""
+Place = tuple[int, int, int]
+"""One sentence: which candidate's, which of its units, and its tokens."""
 
-    candidate: int
-    unit: int
-    tokens: int
+
+class Leaning:
+    """Which sentences of a candidate need the one before to be understood: "He did", and no title says who."""
+
+    def __init__(self, candidate: Candidate, record: Record) -> None:
+        self._title = str(candidate.chunk.metadata.get("title") or "")
+        self._record = record
+        self._titled: bool | None = None
+
+    def points_back(self, unit: int) -> bool:
+        if not self._record.leans[unit]:
+            return False
+        if self._titled is None:
+            # A title is the subject where the text uses its words; the name of a file seldom is.
+            title = [word for word in words(self._title) if word not in ENGLISH_STOP_WORDS]
+            own = set(self._record.terms[self._record.inside].tolist())
+            self._titled = bool(title) and any(term_hash(word) in own for word in title)
+        return not self._titled
 
 
 class Filling:
@@ -32,8 +49,8 @@ class Filling:
         choices: one a candidate.
         ranking: the sentences that may be chosen, best first.
         target: tokens, `overhead` for each candidate that is kept included.
-        leaning: of each candidate, whether a sentence points back; such a one brings the sentence before it while
-            there is room.
+        leaning: of each candidate, which sentences point back; such a one brings the sentence before it while there
+            is room.
         seats: give each candidate its best sentence first, where all of these take no more than half of the target.
     """
 
@@ -45,7 +62,7 @@ class Filling:
         counter: TokenCounter,
         *,
         overhead: int,
-        leaning: Sequence[Sequence[bool]],
+        leaning: Sequence[Leaning],
         seats: bool,
     ) -> None:
         self.choices = choices
@@ -56,40 +73,51 @@ class Filling:
         self.seats = seats
         self.used = 0
         self._counter = counter
-        self._counted: dict[int, tuple[tuple[tuple[int, int], ...], int]] = {}
+        # A sentence between two that are taken frees two halves of a gap mark.
+        self._slack = 2 * max((choice.gap for choice in choices), default=0)
+        self._headed = [place for place in ranking if choices[place[0]].units[place[1]].under is not None]
+        self._counted: dict[int, tuple[Candidate, int]] = {}
 
     def run(self) -> None:
         if self.seats:
             self._seat()
         for _ in range(_ROUNDS):
             before = self.used
-            for place in self.ranking:
-                self._take(place)
+            self._fill()
             self._close_gaps()
             self._head()
             self._settle()
             if self.used == before:
                 break
 
+    def _fill(self) -> None:
+        room = self.target - self.used + self._slack
+        for place in self.ranking:
+            if place[2] <= room and self._take(place):
+                room = self.target - self.used + self._slack
+
     def _take(self, place: Place) -> bool:
         """Take the sentence if it fits."""
-        number, unit, tokens = place
+        number, unit, _ = place
         choice = self.choices[number]
-        if self.used + tokens - 2 * choice.gap > self.target or choice.takes(unit):
+        if choice.takes(unit):
             return False
-        cost = choice.marginal(unit) + (0 if len(choice) else self.overhead)
-        if self.used + cost > self.target:
-            return False
+        before = choice.cost - (0 if len(choice) else self.overhead)
         choice.add(unit)
+        cost = choice.cost - before
+        if self.used + cost > self.target:
+            choice.remove(unit)
+            return False
         self.used += cost
-        self._bring(number, unit)
+        if self.leaning[number].points_back(unit):
+            self._bring(number, unit)
         return True
 
     def _bring(self, number: int, unit: int) -> None:
         """Take what stands before a sentence that points back, if that fits."""
         choice = self.choices[number]
         for _ in range(_FURTHEST_BACK):
-            if not self.leaning[number][unit] or not unit or choice.units[unit - 1].heading:
+            if not self.leaning[number].points_back(unit) or not unit or choice.units[unit - 1].heading:
                 return
             unit -= 1
             if unit not in choice:
@@ -103,8 +131,8 @@ class Filling:
         """Give each candidate its most relevant sentence, where all of these take no more than half of the target."""
         best: dict[int, Place] = {}
         for place in self.ranking:
-            best.setdefault(place.candidate, place)
-        cost = sum(self.choices[place.candidate].marginal(place.unit) + self.overhead for place in best.values())
+            best.setdefault(place[0], place)
+        cost = sum(self.choices[place[0]].marginal(place[1]) + self.overhead for place in best.values())
         if cost <= self.target / 2:
             for place in best.values():
                 self._take(place)
@@ -119,15 +147,15 @@ class Filling:
             if len(choice):
                 for position in choice.short:
                     if position not in choice and choice.marginal(position) <= 0:
-                        self._take(Place(number, position, 0))
+                        self._take((number, position, 0))
 
     def _head(self) -> None:
         """Put the headings over what was taken while there is room, over the most relevant first."""
-        for number, unit, _ in self.ranking:
+        for number, unit, _ in self._headed:
             choice = self.choices[number]
             under = choice.units[unit].under
             if under is not None and choice.takes(unit) and not choice.takes(under):
-                self._take(Place(number, under, 0))
+                self._take((number, under, 0))
 
     def _settle(self) -> None:
         """Count the texts as they will be sent; while they are over, give back the least relevant sentences."""
@@ -137,11 +165,11 @@ class Filling:
         self.used = sum(counts.values())
 
     def _give_back(self, counts: dict[int, int]) -> None:
-        rest = [place for place in self.ranking if self.choices[place.candidate].takes(place.unit)]
+        rest = [place for place in self.ranking if self.choices[place[0]].takes(place[1])]
         if self.seats:  # the only sentence of a candidate goes after all others, that of the best candidate last
-            alone = [place for place in rest if len(self.choices[place.candidate]) == 1]
-            alone.sort(key=lambda place: self._rank(self.choices[place.candidate].candidate))
-            rest = alone + [place for place in rest if len(self.choices[place.candidate]) > 1]
+            alone = [place for place in rest if len(self.choices[place[0]]) == 1]
+            alone.sort(key=lambda place: self._rank(self.choices[place[0]].candidate))
+            rest = alone + [place for place in rest if len(self.choices[place[0]]) > 1]
         while (excess := sum(counts.values()) - self.target) > 0 and rest:
             touched: set[int] = set()
             freed = 0
@@ -158,10 +186,8 @@ class Filling:
 
     def _count(self, number: int) -> int:
         """The tokens of what is taken of a candidate; counted again only where that has changed."""
-        choice = self.choices[number]
-        spans = choice.spans()
+        left = self.choices[number].compressed()
         known = self._counted.get(number)
-        if known is None or known[0] != spans:
-            known = (spans, self._counter.count(choice.compressed().text) + self.overhead)
-            self._counted[number] = known
+        if known is None or known[0] is not left:
+            known = self._counted[number] = (left, self._counter.count(left.text) + self.overhead)
         return known[1]

@@ -57,6 +57,8 @@ class Record:
         names: hashes of the capitalised words; `name_rows` tells whose each is.
         leans: which sentences begin with a word that points back, such as "He".
         figures: which have a digit.
+        alone: which may be chosen by themselves: all but headings and headers, unless there is nothing else.
+        blank: which are white space.
         vectors: of the sentences in context, FP16 of shape `(n, dimension)`; None without an embedder.
     """
 
@@ -71,14 +73,12 @@ class Record:
     name_rows: NDArray[np.int32]
     leans: NDArray[np.bool_]
     figures: NDArray[np.bool_]
+    alone: NDArray[np.bool_]
+    blank: NDArray[np.bool_]
     vectors: NDArray[np.float16] | None = None
 
     def __len__(self) -> int:
         return len(self.units)
-
-    @property
-    def only_headings(self) -> bool:
-        return all(unit.heading or unit.header for unit in self.units)
 
 
 def make_record(candidate: Candidate, counter: TokenCounter) -> Record:
@@ -101,6 +101,7 @@ def make_record(candidate: Candidate, counter: TokenCounter) -> Record:
         names.extend(found)
         name_rows.extend([row] * len(found))
     tokens = [counter.count(unit.text.rstrip(BLANKS) or unit.text) for unit in units]
+    alone = [not (unit.heading or unit.header) for unit in units]
     return Record(
         units=tuple(units),
         context=context,
@@ -113,6 +114,8 @@ def make_record(candidate: Candidate, counter: TokenCounter) -> Record:
         name_rows=np.array(name_rows, dtype=np.int32),
         leans=np.array([_LEANS.match(unit.text) is not None for unit in units], dtype=np.bool_),
         figures=np.array([_FIGURE.search(unit.text) is not None for unit in units], dtype=np.bool_),
+        alone=np.array(alone if any(alone) else [True] * len(units), dtype=np.bool_),
+        blank=np.array([unit.text.isspace() for unit in units], dtype=np.bool_),
     )
 
 

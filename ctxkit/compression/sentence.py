@@ -10,7 +10,7 @@ import numpy as np
 
 from ctxkit.checking import check_able, check_kind, check_number, check_whole
 from ctxkit.compression.choosing import Choice, GapCosts
-from ctxkit.compression.filling import Filling, Place
+from ctxkit.compression.filling import Filling, Leaning, Place
 from ctxkit.compression.records import Record, embed_records, make_record
 from ctxkit.compression.relevance import relevance
 from ctxkit.compression.sentence_store import SentenceStore
@@ -35,8 +35,8 @@ class SentenceCompressor:
     two cover together. Sentences are taken by this chance over a root of their length. Nothing is rewritten: a
     candidate comes back with `kept`, the document spans of its sentences, and its text marks each gap. Table rows bring
     their table's header; where there is room, headings come with what stands under them, and what "He" or "This" points
-    back to with the sentence that begins so, unless the document's title says it. What fits already is not touched.
-    The order of the candidates stays.
+    back to with the sentence that begins so, unless the document's title is what the text is about. What fits already
+    is not touched. The order of the candidates stays.
 
     A candidate with nothing to say is left out, one that is all answer stays whole. If not even one sentence fits,
     everything comes back uncompressed: it is for assembly to say what a prompt has no room for. O(n log n) in the
@@ -114,12 +114,8 @@ class SentenceCompressor:
             Choice(item, record.units, record.tokens.tolist(), gaps)
             for item, record in zip(items, records, strict=True)
         ]
-        ranking, reached = self._ranking(query, items, records, choices)
-        # What the title names needs no other antecedent.
-        leaning = [
-            [False] * len(record) if item.chunk.metadata.get("title") else record.leans.tolist()
-            for item, record in zip(items, records, strict=True)
-        ]
+        ranking, reached = self._ranking(query, items, records)
+        leaning = [Leaning(item, record) for item, record in zip(items, records, strict=True)]
         if not (fits and len(ranking) == sum(len(record) for record in records)):
             room = total if target is None else target
             Filling(choices, ranking, room, counter, overhead=self.overhead, leaning=leaning, seats=not self.drop).run()
@@ -168,9 +164,7 @@ class SentenceCompressor:
                 records[at] = replace(records[at], vectors=found)
         return records
 
-    def _ranking(
-        self, query: Query, items: Sequence[Candidate], records: Sequence[Record], choices: Sequence[Choice]
-    ) -> tuple[list[Place], bool]:
+    def _ranking(self, query: Query, items: Sequence[Candidate], records: Sequence[Record]) -> tuple[list[Place], bool]:
         """Every sentence that may be chosen by itself, best first, and whether any reaches the floor."""
         if not any(len(record) for record in records):
             return [], True
@@ -179,10 +173,8 @@ class SentenceCompressor:
         groups = np.repeat(np.arange(len(records)), sizes)
         units = np.concatenate([np.arange(size) for size in sizes])
         tokens = np.concatenate([record.tokens for record in records])
-        # Headers and headings come with others, except where there is nothing else.
-        units_of = [(choice.only_headings, unit) for choice in choices for unit in choice.units]
-        open_ = np.array([alone or not (unit.header or unit.heading) for alone, unit in units_of], dtype=np.bool_)
-        chance = np.where([not unit.text.isspace() for _, unit in units_of], chance, 0.0)  # white space says nothing
+        open_ = np.concatenate([record.alone for record in records])
+        chance = np.where(np.concatenate([record.blank for record in records]), 0.0, chance)  # white space says nothing
         near = nearness >= self.floor
         best = sorted(range(len(items)), key=lambda at: (-items[at].score, items[at].chunk.id))
         places = np.empty(len(items), dtype=np.int64)
@@ -191,4 +183,4 @@ class SentenceCompressor:
         order = np.lexsort((units, places[groups], -value))
         order = order[(open_ & near)[order]]
         ranking = zip(groups[order].tolist(), units[order].tolist(), tokens[order].tolist(), strict=True)
-        return [Place(*place) for place in ranking], bool(near.any())
+        return list(ranking), bool(near.any())

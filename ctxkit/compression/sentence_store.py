@@ -31,7 +31,7 @@ __all__ = ["SentenceStore"]
 
 _VERSION = "1"
 _AT_ONCE = 500
-_FIELDS = ("tokens", "terms", "rows", "inside", "names", "name_rows", "leans", "figures", "vectors")
+_FIELDS = ("tokens", "terms", "rows", "inside", "names", "name_rows", "leans", "figures", "alone", "blank", "vectors")
 
 
 class SentenceStore:
