@@ -14,6 +14,7 @@ from ctxkit.cli import (
     benching,
     chat,
     chunking,
+    compressing,
     experiments,
     graph,
     ingesting,
@@ -61,6 +62,7 @@ def root(
 
 ingesting.add_to(app)
 chunking.add_to(app)
+compressing.add_to(app)
 assembling.add_to(app)
 chat.add_to(app)
 replay.add_to(app)
