@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from ctxkit.kvcache.identity import PREFILL_GRID
 from ctxkit.settings import require
 
-__all__ = ["FreshCache", "KeyValueCache", "Step", "cache_name", "decode_steps"]
+__all__ = ["FreshCache", "KeyValueCache", "Step", "cache_name", "decode_steps", "prefill_spans"]
 
 
 class KeyValueCache(Protocol):
@@ -84,7 +84,7 @@ def decode_steps(
     # Inference mode is entered for each step and not around the loop: a generator's frame may be resumed elsewhere.
     started = time.perf_counter()
     logits = None
-    for start, end in _prefill_spans(reused, len(ids)):
+    for start, end in prefill_spans(reused, len(ids)):
         check()
         with torch.inference_mode():
             logits = forward(ids[start:end])
@@ -102,7 +102,7 @@ def decode_steps(
         yield Step(token, time.perf_counter() - started)
 
 
-def _prefill_spans(reused: int, count: int) -> Iterator[tuple[int, int]]:
+def prefill_spans(reused: int, count: int) -> Iterator[tuple[int, int]]:
     """The steps of a prefill: up to each multiple of 256, then the rest, with or without a cache.
 
     Matrix kernels choose how they sum, and so round, by the shapes that they are called with. On one grid a prompt

@@ -16,6 +16,8 @@ PARTS = {
     "quality": "ctxkit.evaluation.benchmarks._kv_quality",
     "lookups": "ctxkit.evaluation.benchmarks._kv_lookups",
     "decode": "ctxkit.evaluation.benchmarks._kv_decode",
+    "prefix": "ctxkit.evaluation.benchmarks._kv_prefix",
+    "eviction": "ctxkit.evaluation.benchmarks._kv_eviction",
 }
 """Part by part, the module whose `run(data, full=…)` gives a report of its own."""
 
