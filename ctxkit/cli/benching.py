@@ -17,6 +17,9 @@ def bench(
     name: str | None = typer.Argument(None, help="Which benchmark; see --list."),
     list_them: bool = typer.Option(False, "--list", help="List the benchmarks."),
     full: bool = typer.Option(False, "--full", help="All that the published tables hold: up to some hours."),
+    part: list[str] = typer.Option(
+        [], "--part", help="Only this part, of a benchmark that has parts; may be repeated."
+    ),
     as_json: bool = JsonOption,
 ) -> None:
     """Measure against peers, in one run on the same data. Exit 1 when a bar does not hold.
@@ -34,7 +37,7 @@ def bench(
     if name is None:
         raise ConfigError("no benchmark is named", remedy=f"Known: {', '.join(reports.names())}.")
     with progress(f"Measuring {name}", quiet=as_json):
-        report = reports.run(name, full=full)
+        report = reports.run(name, {"parts": part} if part else None, full=full)
     if as_json:
         emit(report.to_json())
     else:

@@ -86,7 +86,11 @@ def run(name: str, options: Mapping[str, Any] | None = None, *, full: bool = Fal
         raise ConfigError("the evaluation data is not here", remedy="Set CTXKIT_DATA to its folder.")
     measure = _module(name).run
     given = dict(options or {})
-    if full and "full" in inspect.signature(measure).parameters:
+    known = inspect.signature(measure).parameters
+    if full and "full" in known:
         given["full"] = True
+    for option in given:
+        if option not in known:
+            raise ConfigError(f"this benchmark has no option {option!r}", subject=name, remedy="Leave it away.")
     report: Report = measure(data, **given)
     return report
