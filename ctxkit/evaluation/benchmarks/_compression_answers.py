@@ -48,10 +48,11 @@ def answer_rows(
     ratio: int = RATIO,
     ratios: Sequence[int] = (RATIO,),
     cache: Path | None = None,
+    peers: Sequence[str] = PEERS,
 ) -> list[dict[str, Any]]:
     """For each set and system the mean log-likelihood, and its difference to the full context's with its interval.
 
-    `ours_minus_it`: `ctxkit sentences` minus this system, question by question, with the interval of the mean.
+    `ours minus it`: `ctxkit sentences` minus this system, question by question, with the interval of the mean.
 
     Args:
         ratios: those that peers were asked for; `ratio` must be one of them.
@@ -64,7 +65,7 @@ def answer_rows(
             system: np.array(
                 [_known(model, text, one, cache) for text, one in zip(texts, asked, strict=True)], dtype=np.float64
             )
-            for system, texts in _contexts(asked, model, folder, embedder, ratio, ratios, cache).items()
+            for system, texts in _contexts(asked, model, folder, embedder, ratio, ratios, cache, peers).items()
         }
         for system, mine in values.items():
             full = paired_bootstrap(mine, values["full"])
@@ -75,15 +76,17 @@ def answer_rows(
                     "system": system,
                     "questions": len(asked),
                     "log-likelihood": round(float(mine.mean()), 3),
-                    "minus full": _interval(full),
-                    "ours minus it": _interval(ours),
+                    "minus full": round(full.mean, 3),
+                    "interval": _interval(full),
+                    "ours minus it": round(ours.mean, 3),
+                    "its interval": _interval(ours),
                 }
             )
     return found
 
 
 def _interval(difference: Any) -> str:
-    return f"{difference.mean:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]"
+    return f"{difference.low:+.3f} to {difference.high:+.3f}"
 
 
 def _contexts(
@@ -94,6 +97,7 @@ def _contexts(
     ratio: int,
     ratios: Sequence[int],
     cache: Path | None,
+    peers: Sequence[str],
 ) -> dict[str, list[str]]:
     """What each system leaves of each question's context, in its order."""
     reader = Remembering(model, cache and cache / "scores")
@@ -109,7 +113,7 @@ def _contexts(
     contexts["truncation"] = [_first(_joined(one.candidates), max(1, int(one.tokens / ratio))) for one in asked]
     for system, texts in _filtered(asked, ratio, embedder):
         contexts[system] = texts
-    for peer in PEERS:
+    for peer in peers:
         told = prune_with_peer(peer, asked, ratios, folder=folder, cache=cache)
         if told is not None:
             contexts[peer] = [results[list(ratios).index(ratio)].get("text", "") for results in told]

@@ -112,6 +112,7 @@ def rows(
     folder: Path,
     cache: Path | None = None,
     ablation: bool = False,
+    peers: Sequence[str] = PEERS,
 ) -> list[dict[str, Any]]:
     """A row for each system and set: `answer@R`, `tokens@R` (of the target), our `gold@R`, and `seconds` for one ratio.
 
@@ -128,7 +129,7 @@ def rows(
             systems |= {f"words: {label}": signals for label, signals in ABLATION.items()}
         for label, signals in systems.items():
             found.append({"set": name, "system": label} | _ours(questions, ratios, reader, signals))
-        for peer in PEERS:
+        for peer in peers:
             row = _theirs(questions, ratios, peer, folder, cache)
             if row is not None:
                 found.append({"set": name, "system": peer} | row)
