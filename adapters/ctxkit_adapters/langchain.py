@@ -12,7 +12,8 @@ Needs the extra `langchain`. Every document that comes back says where it stands
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -20,7 +21,13 @@ from langchain_core.callbacks import CallbackManagerForRetrieverRun, Callbacks
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.documents import BaseDocumentCompressor
 from langchain_core.documents import Document as LangChainDocument
-from langchain_core.messages import BaseMessage, convert_to_messages, convert_to_openai_messages
+from langchain_core.messages import (
+    BaseMessage,
+    convert_to_messages,
+    convert_to_openai_messages,
+    message_to_dict,
+    messages_from_dict,
+)
 from langchain_core.retrievers import BaseRetriever
 from langchain_text_splitters import TextSplitter
 from pydantic import ConfigDict, Field
@@ -32,8 +39,11 @@ from ctxkit.messages import Message
 from ctxkit.protocols import Chunker, Stage
 from ctxkit.storage import Store
 from ctxkit.tokens import get_counter
+from ctxkit_adapters.carrying import carried, carry
 
 __all__ = ["CtxkitChatMessageHistory", "CtxkitDocumentCompressor", "CtxkitRetriever", "CtxkitTextSplitter"]
+
+FRAMEWORK = "langchain"
 
 
 class CtxkitRetriever(BaseRetriever):
@@ -145,7 +155,10 @@ class CtxkitDocumentCompressor(BaseDocumentCompressor):
 
 
 class CtxkitChatMessageHistory(BaseChatMessageHistory):
-    """A dialogue in a ctxkit store: ordered by sequence, safe with several writers, tool calls kept.
+    """A dialogue in a ctxkit store: ordered by sequence, safe with several writers, messages as they came.
+
+    A message is known by its id: adding it again changes nothing. What ctxkit's messages do not hold (metadata, usage,
+    artifacts, invalid calls) goes along and comes back.
 
     Args:
         store: an open store, whose tenant owns the session.
@@ -154,22 +167,20 @@ class CtxkitChatMessageHistory(BaseChatMessageHistory):
 
     def __init__(self, store: Store, session_id: str) -> None:
         super().__init__()
+        store.sessions.check(session_id)
         self.store = store
         self.session_id = session_id
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # a property, as the base class allows
-        stored = self.store.sessions.messages(self.session_id)
-        converted = convert_to_messages([message.to_openai() for message in stored])
-        for ours, theirs in zip(stored, converted, strict=True):
-            theirs.id = ours.id
-        return converted
+        return [_from_message(message) for message in self.store.sessions.messages(self.session_id)]
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
-        dicts = convert_to_openai_messages(list(messages), include_id=True)
-        self.store.sessions.append(self.session_id, [_message(value) for value in dicts])
+        """Append messages, all or none. Raises `ConfigError` for a role that ctxkit does not have."""
+        self.store.sessions.append(self.session_id, [_to_message(message) for message in messages])
 
     def clear(self) -> None:
+        """Delete the session, with what of it is archived."""
         self.store.sessions.delete(self.session_id)
 
 
@@ -181,8 +192,41 @@ def _checked(text: Any) -> str:
     return text
 
 
-def _message(value: Mapping[str, Any]) -> Message:
-    return Message.from_openai({key: item for key, item in value.items() if not (key == "id" and item is None)})
+def _to_message(message: BaseMessage) -> Message:
+    ours = replace(_read(message), id=message.id or "")
+    return ours if _written(ours) == message else carry(ours, FRAMEWORK, _nameless(message))
+
+
+def _nameless(message: BaseMessage) -> dict[str, Any]:
+    """The whole message but its id: that is the stored message's own, so that one that was read is the same again."""
+    return message_to_dict(message.model_copy(update={"id": None}))
+
+
+def _read(message: BaseMessage) -> Message:
+    try:
+        value = convert_to_openai_messages(message, include_id=False)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(
+            f"a message of type {type(message).__name__} cannot be kept ({error})",
+            subject=message.id or "",
+            remedy="Add system, human, AI and tool messages.",
+        ) from error
+    return Message.from_openai(value[0] if isinstance(value, list) else value)
+
+
+def _from_message(message: Message) -> BaseMessage:
+    raw = carried(message, FRAMEWORK, lambda value: _read(messages_from_dict([value])[0]))
+    if raw is None:
+        return _written(message)
+    (found,) = messages_from_dict([raw])
+    found.id = message.id or None
+    return found
+
+
+def _written(message: Message) -> BaseMessage:
+    (converted,) = convert_to_messages([message.to_openai()])
+    converted.id = message.id or None
+    return converted
 
 
 def _to_langchain(candidate: Candidate) -> LangChainDocument:

@@ -24,6 +24,8 @@ EXTRAS = {
     "readers": ("pypdf", "mammoth", "bs4", "markdownify"),
     "serve": ("starlette", "uvicorn"),
     "langchain": ("langchain_core",),
+    "openai-agents": ("agents",),
+    "llama-index": ("llama_index",),
 }
 
 

@@ -152,3 +152,45 @@ def test_async_twins(store: Store) -> None:
     import asyncio
 
     assert asyncio.run(_ask_twice(CtxkitChatMessageHistory(store, "carol"))) == ["one", "two"]
+
+
+MESSAGES = [
+    SystemMessage("Be brief."),
+    HumanMessage("Hello", id="m1", name="ada"),
+    HumanMessage([{"type": "text", "text": "See:"}, {"type": "image_url", "image_url": {"url": "https://a.b/c.png"}}]),
+    AIMessage(
+        "",
+        id="run-1",
+        tool_calls=[{"id": "c1", "name": "look_up", "args": {"key": "a"}, "type": "tool_call"}],
+        usage_metadata={"input_tokens": 3, "output_tokens": 4, "total_tokens": 7},
+        response_metadata={"model_name": "gpt-4o", "finish_reason": "tool_calls"},
+    ),
+    ToolMessage("42", tool_call_id="c1", name="look_up", status="error", artifact={"rows": [1, 2]}),
+    AIMessage("", invalid_tool_calls=[{"id": "c", "name": "f", "args": "{", "error": "", "type": "invalid_tool_call"}]),
+    AIMessage([{"type": "reasoning", "reasoning": "hm"}, {"type": "text", "text": "yes"}], additional_kwargs={"x": 1}),
+    ToolMessage("nobody asked", tool_call_id="none"),
+    HumanMessage(""),
+]  # fmt: skip
+
+
+def test_messages_come_back_as_they_came(store: Store) -> None:
+    history = CtxkitChatMessageHistory(store, "dora")
+    history.add_messages(MESSAGES)
+    back = history.messages
+    assert [message.id for message in back] == [message.id or f"dora:{at}" for at, message in enumerate(MESSAGES, 1)]
+    for ours, theirs in zip(back, MESSAGES, strict=True):
+        assert ours.model_copy(update={"id": theirs.id}) == theirs
+    assert [message.role for message in store.sessions.messages("dora")][3:5] == ["assistant", "tool"]
+    history.add_messages(back)
+    assert len(history.messages) == len(MESSAGES), "what was read is known by its id"
+
+
+def test_a_role_that_there_is_not_is_refused_and_nothing_is_stored(tenant_store: Store) -> None:
+    from langchain_core.messages import ChatMessage, FunctionMessage, RemoveMessage
+
+    history = CtxkitChatMessageHistory(tenant_store, "s")
+    for wrong in (ChatMessage("x", role="critic"), FunctionMessage("x", name="f"), RemoveMessage("m1")):
+        with pytest.raises(ConfigError) as caught:
+            history.add_messages([HumanMessage("first"), wrong])
+        assert caught.value.remedy
+    assert history.messages == []
