@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +9,7 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from ctxkit.checking import check_number, check_whole
+from ctxkit.checking import check_number
 from ctxkit.errors import ConfigError
 from ctxkit.recall.asking import asks_for_several, speaker_asked
 from ctxkit.recall.dates import DateRange
@@ -55,16 +54,12 @@ class Ranked:
 class Ranking:
     """How the signals make one score. Deterministic, without a language model.
 
-    Words (BM25) and meaning (cosine), each in parts of its best, are added. The rarest words of the best few entries
-    are searched, too: turns on one subject share words that the question does not have. An answer stands near what was
-    found: an entry gains from those beside it, and a little from the best of its sitting. Those who are asked about say
-    it themselves: their entries grow, more so where the question asks for several things. Days that the question names
+    Words (BM25) and meaning (cosine), each in parts of its best, are added. An answer stands near what was found: an
+    entry gains from those beside it, and a little from the best of its sitting. Those who are asked about say it
+    themselves: their entries grow, more so where the question asks for several things. Days that the question names
     weigh last: an entry far from them loses, down to `floor`, and is never filtered out.
 
     Args:
-        expansion: how many words of the best entries are searched too; 0 for none.
-        expanded_from: how many best entries these are.
-        expansion_weight: of that search, beside 1 for the question's own words and 1 for meaning.
         beside: what an entry gains of those one, two … entries away, in parts of their score.
         focus: that score is raised to this power first, so that few good entries count and not many weak ones.
         sitting: what it gains of the best entry of its sitting.
@@ -77,13 +72,9 @@ class Ranking:
     Raises:
         ConfigError: a parameter is out of its range.
 
-    Source: Rocchio, "Relevance feedback in information retrieval", 1971, for the expansion; the measurements are in
-    `docs/decisions/0023-recall-over-history.md`.
+    The measurements are in `docs/decisions/0023-recall-over-history.md`.
     """
 
-    expansion: int = 10
-    expanded_from: int = 5
-    expansion_weight: float = 0.5
     beside: tuple[float, ...] = (0.5, 0.3, 0.2, 0.1)
     focus: float = 3.0
     sitting: float = 0.15
@@ -94,9 +85,7 @@ class Ranking:
     slack: float = 7.0
 
     def __post_init__(self) -> None:
-        check_whole(self.expansion, "expansion", minimum=0)
-        check_whole(self.expanded_from, "expanded_from", minimum=1)
-        for name in ("expansion_weight", "focus", "sitting", "about", "about_several", "length"):
+        for name in ("focus", "sitting", "about", "about_several", "length"):
             check_number(getattr(self, name), name, minimum=0)
         for share in self.beside:
             check_number(share, "beside", minimum=0, maximum=1)
@@ -129,9 +118,6 @@ class Ranking:
         lexical = _of_best(lexicon.scores(terms))
         dense = None if cosines is None else _of_best(np.asarray(cosines, dtype=np.float64))
         plain = lexical if dense is None else lexical + dense
-        plain = plain + self.expansion_weight * self._expanded(
-            plain * (1 + self.about * about), terms, entries, lexicon
-        )
         plain = _of_best(plain)
         final = plain + self._around(plain**self.focus, np.array([entry.sitting for entry in entries], dtype=np.int64))
         final *= 1 + (self.about_several if asks_for_several(question) else self.about) * about
@@ -139,18 +125,6 @@ class Ranking:
         time = self._nearness(entries, dates, zone)
         final = np.round(_of_best(final * time), _DECIMALS)
         return Ranked(final, dense, lexical, time, speaker, about, dates)
-
-    def _expanded(self, scores: Scores, terms: Sequence[int], entries: Sequence[Entry], lexicon: Lexicon) -> Scores:
-        """The search for the rarest words of the best entries."""
-        best = [at for at in np.lexsort((np.arange(len(scores)), -scores))[: self.expanded_from] if scores[at] > 0]
-        worth: Counter[int] = Counter()
-        known = {*terms, *lexicon.analyzer.terms(" ".join(dict.fromkeys(entry.speaker for entry in entries))).tolist()}
-        for at in best if self.expansion else ():
-            for term in dict.fromkeys(lexicon.analyzer.query_terms(entries[at].body).tolist()):
-                if term not in known:
-                    worth[term] += lexicon.rarity(term)  # type: ignore[assignment]
-        chosen = sorted(worth, key=lambda term: (-worth[term], term))[: self.expansion]
-        return _of_best(lexicon.scores(chosen))
 
     def _around(self, scores: Scores, sittings: NDArray[np.int64]) -> Scores:
         """What each entry gains of those around it in its sitting, and of the sitting's best."""

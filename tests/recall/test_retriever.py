@@ -218,7 +218,7 @@ def test_what_is_wrong_is_said() -> None:
             retriever.retrieve(Query("x", session="alice"), 0)
         assert retriever.retrieve(Query("  ", session="alice"), 1) == []
         assert retriever.retrieve(Query("zebra", session="alice"), 1) == []
-        for wrong in ({"floor": 2}, {"beside": (-1.0,)}, {"expansion": -1}, {"slack": 0}, {"about": -0.1}):
+        for wrong in ({"floor": 2}, {"beside": (-1.0,)}, {"sitting": -1}, {"slack": 0}, {"about": -0.1}):
             with pytest.raises(ConfigError):
                 Ranking(**wrong)  # type: ignore[arg-type]
         with pytest.raises(ConfigError):

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise, takewhile
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxkit import ContextEngine
@@ -33,11 +33,6 @@ class TestConformance(WindowConformance):
         return RecallWindow(retriever=HistoryRetriever(STORE, HashEmbedder(16)))
 
 
-class TestAroundHysteresis(WindowConformance):
-    def make_window(self) -> Window:
-        return RecallWindow(retriever=HistoryRetriever(STORE, None), window=Hysteresis(high_water=120), share=0.3)
-
-
 def quotation(messages: list[Message]) -> Quotation | None:
     found = [message for message in messages if isinstance(message, Quotation)]
     assert len(found) <= 1
@@ -47,6 +42,7 @@ def quotation(messages: list[Message]) -> Quotation | None:
 @given(
     st.integers(0, 30), st.integers(2, 14), st.integers(20, 300), st.sampled_from((0.0, 0.3, 0.5, 0.9)), st.booleans()
 )
+@settings(max_examples=120)
 def test_nothing_stands_twice_and_the_cut_is_that_of_the_window(
     seed: int, turns: int, room: int, share: float, asked: bool
 ) -> None:
@@ -78,6 +74,7 @@ def test_nothing_stands_twice_and_the_cut_is_that_of_the_window(
 
 
 @given(st.lists(stored_texts.filter(str.strip), min_size=1, max_size=6))
+@settings(max_examples=120)
 def test_no_text_closes_the_quotation_or_speaks_with_anothers_label(said: list[str]) -> None:
     from ctxkit.recall.entries import entries
     from ctxkit.recall.quoting import quoted

@@ -43,7 +43,6 @@ ROWS: Mapping[str, Made] = {
     "recall, nothing beside": lambda store, embedder: HistoryRetriever(
         store, embedder, ranking=Ranking(beside=(), sitting=0.0)
     ),
-    "recall, no expansion": lambda store, embedder: HistoryRetriever(store, embedder, ranking=Ranking(expansion=0)),
     "recall, words alone": lambda store, _: HistoryRetriever(store, None),
 }
 
