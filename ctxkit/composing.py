@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -11,8 +12,8 @@ from ctxkit.checking import check_kind, check_whole
 from ctxkit.documents import Candidate, Query
 from ctxkit.errors import ConfigError
 from ctxkit.prompts import Budget
-from ctxkit.protocols import Retriever, Stage
-from ctxkit.registry import create
+from ctxkit.protocols import Chunker, EntityExtractor, Retriever, Stage
+from ctxkit.registry import create, load
 from ctxkit.trace import Trace, label
 
 if TYPE_CHECKING:
@@ -23,7 +24,17 @@ if TYPE_CHECKING:
     from ctxkit.recall import HistoryRetriever
     from ctxkit.storage import Store
 
-__all__ = ["budget_for", "default_embedder", "find", "part_of", "paths_of", "payload_of", "recalling", "stage_of"]
+__all__ = [
+    "budget_for",
+    "chunker_of",
+    "default_embedder",
+    "find",
+    "part_of",
+    "paths_of",
+    "payload_of",
+    "recalling",
+    "stage_of",
+]
 
 T = TypeVar("T")
 
@@ -105,6 +116,31 @@ def stage_of(stage: Stage | str) -> Stage:
             remedy="Give an instance, such as TimeDecay(), or a registered name.",
         )
     return made
+
+
+def chunker_of(
+    chunker: Chunker | str, extractor: EntityExtractor | str | None = None, *, overlap: int = 0, **parameters: Any
+) -> Chunker:
+    """A chunker, or the registered one of that name; one that finds entities itself does so with this extractor.
+
+    Raises:
+        ConfigError: there is no chunker of this name, or an overlap is asked of one that has none.
+    """
+    if not isinstance(chunker, str):
+        return cast(Chunker, part_of("chunker", chunker))
+    try:
+        known = inspect.signature(load("chunker", chunker)).parameters
+    except (TypeError, ValueError):  # some callables do not tell theirs
+        known = {}
+    if "extractor" in known:
+        parameters["extractor"] = None if extractor == "none" else extractor
+    if overlap and known and "overlap" not in known:
+        raise ConfigError(
+            f"the {chunker} chunker has no overlap",
+            subject=f"overlap={overlap}",
+            remedy="Leave the overlap out, or take the recursive or the sentence chunker (--chunker recursive).",
+        )
+    return cast(Chunker, create("chunker", chunker, **({"overlap": overlap} if overlap else {}), **parameters))
 
 
 def default_embedder() -> str | None:

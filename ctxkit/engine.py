@@ -8,11 +8,21 @@ from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from ctxkit.answers import Answer, answered
 from ctxkit.checking import check_whole
-from ctxkit.composing import budget_for, default_embedder, find, part_of, paths_of, payload_of, recalling, stage_of
+from ctxkit.composing import (
+    budget_for,
+    chunker_of,
+    default_embedder,
+    find,
+    part_of,
+    paths_of,
+    payload_of,
+    recalling,
+    stage_of,
+)
 from ctxkit.documents import Candidate, Document, Query
 from ctxkit.errors import ProviderError
 from ctxkit.ingest import Ingestion, IngestReport, below, vanished
@@ -39,11 +49,12 @@ class ContextEngine:
 
     Args:
         store: from `Store.open`, or use `ContextEngine.open`.
-        chunker: any `Chunker`, or a registered name; default `recursive`.
+        chunker: any `Chunker`, or a registered name; default `graph`, at most 256 tokens a chunk.
         embedder: any `Embedder`, a registered name, `auto` (MiniLM where the `local` extra is installed, else none) or
             None for lexical retrieval only.
-        extractor: any `EntityExtractor`, or a registered name; its entities are stored with the chunks, and make the
-            entity graph. A chunker that finds entities itself needs none.
+        extractor: any `EntityExtractor`, a registered name, or None for no graph; its entities are stored with the
+            chunks, and make the entity graph. Default `light`: by rule, no model. A chunker that is given as an object
+            and finds entities itself keeps its own.
         retriever: any `Retriever`; default the hybrid of dense and lexical.
         stages: rerankers and compressors, or registered names, run in this order on what the retriever found.
         window: what of a session's history is sent; default the newest whole exchanges that fit.
@@ -61,9 +72,9 @@ class ContextEngine:
         self,
         store: Store,
         *,
-        chunker: Chunker | str = "recursive",
+        chunker: Chunker | str = "graph",
         embedder: Embedder | str | None = "auto",
-        extractor: EntityExtractor | str | None = None,
+        extractor: EntityExtractor | str | None = "light",
         retriever: Retriever | None = None,
         stages: Sequence[Stage | str] = (),
         window: Window | None = None,
@@ -116,7 +127,7 @@ class ContextEngine:
 
     @cached_property
     def chunker(self) -> Chunker:
-        return cast(Chunker, part_of("chunker", self._chunker))
+        return chunker_of(self._chunker, self._extractor)
 
     @cached_property
     def embedder(self) -> Embedder | None:

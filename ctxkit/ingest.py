@@ -135,7 +135,8 @@ class Ingestion:
     ) -> list[tuple[Document, list[Chunk]]]:
         """Every document's chunks with entities: those that the chunker gave, else what the extractor finds."""
         bare = [(document, chunks) for document, chunks in chunked if not any(chunk.entities for chunk in chunks)]
-        if self.extractor is None or not bare:
+        # What a chunker with an extractor of its own did not name has no names.
+        if self.extractor is None or not bare or getattr(self.chunker, "extractor", None) is not None:
             return chunked
         try:
             tagged = {document.id: chunks for document, chunks in tag(bare, self.extractor)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import Any
 
 import typer
 
@@ -15,26 +14,26 @@ __all__ = ["add_to"]
 
 def chunk(
     file: str = typer.Argument(..., help="A file; - reads standard input."),
-    chunker: str = typer.Option("recursive", help="The name of a registered chunker."),
+    chunker: str = typer.Option("graph", help="The name of a registered chunker."),
     max_tokens: int = typer.Option(256, help="The most tokens of a chunk."),
     overlap: int = typer.Option(0, help="The tokens that neighbours share; not every chunker takes it."),
+    extractor: str = typer.Option(
+        "light", help="Finds entities where the chunker does: none, or the name of a registered extractor."
+    ),
     encoding: str = typer.Option("o200k_base", help="What counts the tokens."),
     name: str = typer.Option("stdin.txt", help="The source name of standard input; its ending decides the format."),
     as_json: bool = JsonOption,
 ) -> None:
     """Cut a file into chunks and print them; nothing is stored. Standard input is cut while it arrives.
 
-    Example: ctxkit chunk README.md --chunker recursive --max-tokens 256 --json
+    Example: ctxkit chunk README.md --max-tokens 256 --json
     """
     from ctxkit.chunking import StreamableChunker, StreamingChunker
+    from ctxkit.composing import chunker_of
     from ctxkit.reading import read_file, read_stream
-    from ctxkit.registry import create
     from ctxkit.tokens import get_counter
 
-    parts: dict[str, Any] = {"max_tokens": max_tokens, "counter": get_counter(encoding)}
-    if overlap:
-        parts["overlap"] = overlap
-    cutter = create("chunker", chunker, **parts)
+    cutter = chunker_of(chunker, extractor, overlap=overlap, max_tokens=max_tokens, counter=get_counter(encoding))
     if file == "-":
         head, text = read_stream(sys.stdin.buffer, source=name)
         if isinstance(cutter, StreamableChunker):

@@ -29,12 +29,12 @@ __all__ = ["add_to"]
 
 def ingest(
     paths: list[str] = typer.Argument(..., help="Files and folders; - reads standard input."),
-    chunker: str = typer.Option("recursive", help="The name of a registered chunker."),
+    chunker: str = typer.Option("graph", help="The name of a registered chunker."),
     max_tokens: int = typer.Option(256, help="The most tokens of a chunk."),
-    overlap: int = typer.Option(0, help="The tokens that neighbours share."),
+    overlap: int = typer.Option(0, help="The tokens that neighbours share; the graph chunker takes none."),
     embedder: str = EmbedderOption,
     extractor: str = typer.Option(
-        "none", help="Finds the entities of the graph: none, or the name of a registered extractor."
+        "light", help="Finds the entities of the graph: none, or the name of a registered extractor."
     ),
     prune: bool = typer.Option(False, help="Also delete documents under the paths whose files are gone."),
     name: str = typer.Option("stdin.txt", help="The source name of standard input; its ending decides the format."),
@@ -48,14 +48,13 @@ def ingest(
     """
     import sys
 
+    from ctxkit.composing import chunker_of
     from ctxkit.engine import ContextEngine
     from ctxkit.reading import read_bytes
-    from ctxkit.registry import create
 
-    sizes = {"max_tokens": max_tokens, "overlap": overlap} if overlap else {"max_tokens": max_tokens}
-    parts: dict[str, Any] = {"chunker": create("chunker", chunker, **sizes)}
+    cutter = chunker_of(chunker, extractor, overlap=overlap, max_tokens=max_tokens)
     with (
-        ContextEngine.open(store, tenant=tenant, embedder=embedder, extractor=extractor, **parts) as engine,
+        ContextEngine.open(store, tenant=tenant, embedder=embedder, extractor=extractor, chunker=cutter) as engine,
         progress("Reading", quiet=as_json) as step,
     ):
 

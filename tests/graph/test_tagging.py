@@ -139,7 +139,7 @@ class TestIngest:
             assert engine.extractor._read == []  # type: ignore[union-attr]
 
     def test_without_entities_nothing_is_written(self) -> None:
-        with ContextEngine.open("sqlite://", embedder=None) as engine:
+        with ContextEngine.open("sqlite://", embedder=None, extractor=None) as engine:
             engine.ingest_documents(self.documents("Ada met Bob"))
             assert engine.store.graph.load() == []
             assert engine.store.statistics()["entities"] == 0
