@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from ctxkit.chunking import SemanticGraphChunker
 from ctxkit.compression import SentenceCompressor
 from ctxkit.documents import Candidate, Document, Query, Span, intersect_spans, total_length
+from ctxkit.embedding import InContext, embed_chunks
 from ctxkit.evaluation.benchmarks._omega import trimmed
-from ctxkit.evaluation.benchmarks._vectors import vectors_of
+from ctxkit.evaluation.benchmarks._vectors import Kept
 from ctxkit.evaluation.bootstrap import paired_bootstrap
 from ctxkit.evaluation.datasets import RetrievalSet
 from ctxkit.evaluation.report import Bar, Report
@@ -21,7 +22,7 @@ from ctxkit.graph.building import document_graph
 from ctxkit.protocols import Embedder, Stage
 from ctxkit.reranking import Threshold
 from ctxkit.retrieval import Hybrid
-from ctxkit.storage import Store, index_text
+from ctxkit.storage import Store
 from ctxkit.tokens import get_counter
 
 __all__ = ["FETCHED", "found", "full_retrieval"]
@@ -65,16 +66,51 @@ _SYSTEMS: Mapping[str, _System] = {
 }
 
 
-def full_retrieval(report: Report, questions: RetrievalSet, embedder: Embedder, chunker: SemanticGraphChunker) -> None:
-    """Add a row for each system, the paired difference of the chosen one, and its bars: recall 88 at IoU 14."""
+_IN_CONTEXT = (_BEFORE, "meaning + words, first 5", "meaning + words + graph, first 5", _CHOSEN)
+"""What is measured with vectors of `InContext`, too."""
+
+
+def full_retrieval(
+    report: Report, questions: RetrievalSet, embedder: Embedder, chunker: SemanticGraphChunker, *, full: bool = True
+) -> None:
+    """Add a row for each system, the paired difference of the chosen one, and its bars: recall 88 at IoU 14.
+
+    Args:
+        full: with the systems whose vectors are made in context, too.
+    """
+    kept = Kept(embedder)
+    scores = _scores(report, questions, kept, chunker, _SYSTEMS)
+    if full:
+        few = {name: _SYSTEMS[name] for name in _IN_CONTEXT}
+        _scores(report, questions, InContext(embedder=kept), chunker, few, note="in context: ")
+    row: dict[str, Any] = {"measure": "difference", "chunker": f"{_CHOSEN} - {_BEFORE}"}
+    for at, name in ((0, "recall"), (2, "iou")):
+        change = paired_bootstrap(scores[_CHOSEN][:, at], scores[_BEFORE][:, at])
+        row[name] = f"{change.mean:+.2f} ({change.low:+.2f} to {change.high:+.2f})"
+        report.bars.append(
+            Bar.at_least(f"full_retrieval_{name}", float(scores[_CHOSEN][:, at].mean()), {0: 88.0, 2: 14.0}[at])
+        )
+    report.rows.append(row)
+
+
+def _scores(
+    report: Report,
+    questions: RetrievalSet,
+    embedder: Embedder,
+    chunker: SemanticGraphChunker,
+    systems: Mapping[str, _System],
+    *,
+    note: str = "",
+) -> dict[str, NDArray[np.float64]]:
+    """Recall, precision and IoU of each system in percent, a row a question; adds the means to the report."""
     asked = _Known(embedder, list(questions.queries.values()))
     scores: dict[str, NDArray[np.float64]] = {}
     with Store.open("sqlite://") as store:
         fill(store, questions.documents, embedder, chunker)
         text_of = {document.id: document.text for document in questions.documents}
-        retrieved: dict[tuple[tuple[str, ...], int], list[list[Candidate]]] = {}
-        for name, system in _SYSTEMS.items():
-            key = (tuple(system.weights), 20)
+        retrieved: dict[tuple[str, ...], list[list[Candidate]]] = {}
+        for name, system in systems.items():
+            key = tuple(system.weights)
             if key not in retrieved:
                 hybrid = Hybrid(store, asked, weights=system.weights)
                 retrieved[key] = [hybrid.retrieve(Query(text), 20) for text in questions.queries.values()]
@@ -93,24 +129,17 @@ def full_retrieval(report: Report, questions: RetrievalSet, embedder: Embedder, 
             scores[name] = 100 * np.array(rows)
             row: dict[str, Any] = {
                 "measure": "full retrieval",
-                "chunker": name,
+                "chunker": note + name,
                 "setting": f"{chunker.preferred_tokens}/{chunker.max_tokens}",
                 "mean_tokens": round(float(np.mean(tokens)), 1),
             }
             row.update(zip(("recall", "precision", "iou"), scores[name].mean(axis=0).round(2).tolist(), strict=True))
             report.rows.append(row)
-    row = {"measure": "difference", "chunker": f"{_CHOSEN} - {_BEFORE}"}
-    for at, name in ((0, "recall"), (2, "iou")):
-        change = paired_bootstrap(scores[_CHOSEN][:, at], scores[_BEFORE][:, at])
-        row[name] = f"{change.mean:+.2f} ({change.low:+.2f} to {change.high:+.2f})"
-        report.bars.append(
-            Bar.at_least(f"full_retrieval_{name}", float(scores[_CHOSEN][:, at].mean()), {0: 88.0, 2: 14.0}[at])
-        )
-    report.rows.append(row)
+    return scores
 
 
 def fill(store: Store, documents: Sequence[Document], embedder: Embedder, chunker: SemanticGraphChunker) -> None:
-    """Store documents as an ingest does, with kept vectors."""
+    """Store documents as an ingest does."""
     for document in documents:
         pieces = list(chunker.chunk(document))
         store.documents.put(
@@ -118,10 +147,7 @@ def fill(store: Store, documents: Sequence[Document], embedder: Embedder, chunke
             pieces,
             recipe="benchmark",
             fingerprint=embedder.fingerprint,
-            vectors=vectors_of(
-                embedder,
-                [index_text(document.title, piece.heading_path, piece.text, piece.context) for piece in pieces],
-            ),
+            vectors=embed_chunks(embedder, [(document, pieces)]),
             graph=document_graph(document.text, pieces),
         )
 
@@ -140,7 +166,7 @@ class _Known:
     """An embedder that looks the questions up."""
 
     def __init__(self, embedder: Embedder, texts: Sequence[str]) -> None:
-        self._vectors = dict(zip(texts, vectors_of(embedder, texts), strict=True))
+        self._vectors = dict(zip(texts, embedder.embed(texts), strict=True))
         self.dimension, self.fingerprint = embedder.dimension, embedder.fingerprint
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:

@@ -16,7 +16,7 @@ from ctxkit.documents import Document
 from ctxkit.errors import ConfigError
 from ctxkit.evaluation.benchmarks._chunk_quality import CHOSEN, quality
 from ctxkit.evaluation.benchmarks._chunk_retrieval import full_retrieval
-from ctxkit.evaluation.benchmarks._chunk_semantic import semantic_peers
+from ctxkit.evaluation.benchmarks._chunk_short import short_corpora
 from ctxkit.evaluation.benchmarks._chunk_speed import entity_cost, speed
 from ctxkit.evaluation.datasets import chunking_eval
 from ctxkit.evaluation.peers import tiktoken_cache
@@ -97,9 +97,9 @@ def run(
     quality(report, questions, asked, full=full)
     if asked is not None:
         if full:
-            semantic_peers(report, questions, asked)
+            short_corpora(report, questions, asked)
         chunker = SemanticGraphChunker(counter=get_counter(ENCODING), preferred_tokens=CHOSEN[0], max_tokens=CHOSEN[1])
-        full_retrieval(report, questions, asked, chunker)
+        full_retrieval(report, questions, asked, chunker, full=full)
     return report
 
 
