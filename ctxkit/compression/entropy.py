@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,8 +110,7 @@ class EntropyCompressor:
     def __call__(self, query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
         counter = self.counter or get_counter()
         whole = [counter.count(candidate.text) + self.overhead for candidate in candidates]
-        targets = [self.target, query.room, None if self.ratio is None else int(sum(whole) / self.ratio)]
-        target = min((one for one in targets if one is not None), default=None)
+        target = self._target(query, sum(whole))
         if target is None or sum(whole) <= target or target < 1:
             return list(candidates)
         # Read in an order of their own, so that the order of arrival decides nothing.
@@ -121,6 +121,16 @@ class EntropyCompressor:
         _fill(pruned, values, target)
         kept = {one: text.result() for one, text in zip(order, pruned, strict=True) if text.taken}
         return [kept[one] for one in range(len(candidates)) if one in kept] if kept else list(candidates)
+
+    def notes(self, query: Query, before: Sequence[Candidate], after: Sequence[Candidate]) -> dict[str, Any]:
+        """For the trace: tokens in and out, and what was aimed at."""
+        counter = self.counter or get_counter()
+        total, left = (sum(counter.count(item.text) + self.overhead for item in items) for items in (before, after))
+        return {"tokens_in": total, "tokens_out": left, "target": self._target(query, total)}
+
+    def _target(self, query: Query, total: int) -> int | None:
+        targets = [self.target, query.room, None if self.ratio is None else int(total / self.ratio)]
+        return min((target for target in targets if target is not None), default=None)
 
     def _values(self, question: str, texts: Sequence[_Text], counter: TokenCounter, *, share: float) -> list[_Values]:
         told = list(

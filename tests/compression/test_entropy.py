@@ -81,6 +81,12 @@ def test_words_of_the_sentences_that_answer_are_kept_as_document_spans(tiny: Loc
     assert "Bananas" not in result.text and "[…]" not in result.text
 
 
+def test_the_trace_is_told_what_was_aimed_at(tiny: LocalModel) -> None:
+    stage, query, given_ = EntropyCompressor(model=tiny, ratio=2), Query("signing key"), make_candidates([KEYS, RAIN])
+    notes = stage.notes(query, given_, stage(query, given_))
+    assert notes["tokens_in"] == tokens(given_) and notes["target"] == tokens(given_) // 2 >= notes["tokens_out"] > 0
+
+
 def test_a_sentence_keeps_its_not_before_anything_else(tiny: LocalModel) -> None:
     text = "The old signing key is certainly and without any doubt at all not valid after 7 days in this place."
     for target in range(2, 20):
@@ -132,6 +138,17 @@ def test_what_fits_is_not_touched(tiny: LocalModel) -> None:
     assert EntropyCompressor(model=tiny)(Query("key", room=total - 1), given_) != given_
     assert EntropyCompressor(model=tiny)(Query("key", room=0), given_) == given_
     assert EntropyCompressor(model=tiny, target=1)(Query("key"), make_candidates(["incomprehensibilities " * 3])) != []
+
+
+@pytest.mark.parametrize("question", ["What is rotated?", "谁更换密钥？", "?", ""])
+@pytest.mark.parametrize(
+    "items",
+    [["Yes", "No"], [ZH, KEYS], ["| a | b |\n|---|---|\n| 1 | 2 |\n"], ["```\nx = 1\ny = 2\n```"], ["", "\n", "x"]],
+)
+def test_odd_input_gives_something_or_everything(tiny: LocalModel, items: list[str], question: str) -> None:
+    given_ = make_candidates(items)
+    result = EntropyCompressor(model=tiny, ratio=1.5)(Query(question), given_)
+    assert result and (result == given_ or 0 < tokens(result) <= tokens(given_) / 1.5)
 
 
 # Properties.
