@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -50,7 +50,7 @@ class Record:
 
     Args:
         context: the title and the headings that every sentence is read under.
-        total: tokens of the whole text.
+        counter: the name of what counted; `total`: tokens of the whole text.
         tokens: of each sentence, without the blanks after it: shape `(n,)`.
         terms: hashes of the stemmed words of all sentences in context, in order; `rows` tells whose each is.
         inside: whether a term is of the sentence itself, not of its context.
@@ -64,6 +64,7 @@ class Record:
 
     units: tuple[Unit, ...]
     context: str
+    counter: str
     total: int
     tokens: NDArray[np.int32]
     terms: NDArray[np.uint32]
@@ -100,13 +101,13 @@ def make_record(candidate: Candidate, counter: TokenCounter) -> Record:
         found = name_hashes(unit.text)
         names.extend(found)
         name_rows.extend([row] * len(found))
-    tokens = [counter.count(unit.text.rstrip(BLANKS) or unit.text) for unit in units]
     alone = [not (unit.heading or unit.header) for unit in units]
     return Record(
         units=tuple(units),
         context=context,
+        counter=counter.name,
         total=counter.count(candidate.text),
-        tokens=np.array(tokens, dtype=np.int32),
+        tokens=_counted(units, counter),
         terms=np.array(terms, dtype=np.uint32),
         rows=np.array(rows, dtype=np.int32),
         inside=np.array(inside, dtype=np.bool_),
@@ -117,6 +118,17 @@ def make_record(candidate: Candidate, counter: TokenCounter) -> Record:
         alone=np.array(alone if any(alone) else [True] * len(units), dtype=np.bool_),
         blank=np.array([unit.text.isspace() for unit in units], dtype=np.bool_),
     )
+
+
+def recounted(record: Record, candidate: Candidate, counter: TokenCounter) -> Record:
+    """The record with the counts of another counter."""
+    total = counter.count(candidate.text)
+    return replace(record, counter=counter.name, total=total, tokens=_counted(record.units, counter))
+
+
+def _counted(units: Sequence[Unit], counter: TokenCounter) -> NDArray[np.int32]:
+    # A blank after a sentence is part of the next word's token, or goes before a gap.
+    return np.array([counter.count(unit.text.rstrip(BLANKS) or unit.text) for unit in units], dtype=np.int32)
 
 
 def embed_records(records: Sequence[Record], embedder: Embedder, *, batch_size: int = 64) -> list[NDArray[np.float16]]:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctxkit.checking import check_kind, check_whole
-from ctxkit.compression.records import Record, context_of, embed_records, make_record
+from ctxkit.compression.records import Record, context_of, embed_records, make_record, recounted
 from ctxkit.compression.units import Unit
 from ctxkit.documents import Candidate, Chunk, Span
 from ctxkit.errors import StorageError
@@ -69,7 +69,7 @@ class SentenceStore:
 
     def find(self, items: Sequence[Candidate], counter: TokenCounter, embedder: Embedder | None) -> list[Record | None]:
         """What is known of each candidate; None where nothing is, or where a stage has compressed it before."""
-        maker = _maker(counter, embedder)
+        maker = _maker(embedder)
         found: list[Record | None] = [None] * len(items)
         missing: dict[str, list[int]] = {}
         with self._lock:
@@ -79,15 +79,16 @@ class SentenceStore:
                 held = self._held.get((item.chunk.id, maker))
                 if held is not None and _same(held[0], held[1], item):
                     self._held.move_to_end((item.chunk.id, maker))
-                    found[at] = held[2]
+                    found[at] = self._counted(held[2], item, counter)
                 else:
                     missing.setdefault(item.chunk.id, []).append(at)
         if missing and self.path is not None and self.path.exists():
             for identifier, digest, content in self._rows(list(missing), maker):
                 for at in missing[identifier]:
                     if digest == _digest(items[at]):
-                        found[at] = record = _unpacked(content, items[at])
+                        record = _unpacked(content, items[at])
                         if record is not None:
+                            found[at] = record = self._counted(record, items[at], counter)
                             self._hold(items[at], maker, record)
         return found
 
@@ -103,7 +104,7 @@ class SentenceStore:
         if embedder is not None:
             vectors = embed_records(records, embedder)
             records = [replace(record, vectors=found) for record, found in zip(records, vectors, strict=True)]
-        maker = _maker(counter, embedder)
+        maker = _maker(embedder)
         for item, record in zip(new, records, strict=True):
             self._hold(item, maker, record)
         if self.path is not None and new:
@@ -129,6 +130,10 @@ class SentenceStore:
             return {chunk.document_id for chunk, _, _ in self._held.values()}
         with closing(self._open()) as base:
             return {str(row[0]) for row in base.execute("select distinct document from sentences")}
+
+    @staticmethod
+    def _counted(record: Record, item: Candidate, counter: TokenCounter) -> Record:
+        return record if record.counter == counter.name else recounted(record, item, counter)
 
     def _hold(self, item: Candidate, maker: str, record: Record) -> None:
         with self._lock:
@@ -183,9 +188,9 @@ class SentenceStore:
         return base
 
 
-def _maker(counter: TokenCounter, embedder: Embedder | None) -> str:
-    """Names what a record depends on beside the text."""
-    return f"{_VERSION} {counter.name} {embedder.fingerprint if embedder is not None else '-'}"
+def _maker(embedder: Embedder | None) -> str:
+    """Names what a record depends on beside the text and the counter."""
+    return f"{_VERSION} {embedder.fingerprint if embedder is not None else '-'}"
 
 
 def _same(chunk: Chunk, context: str, item: Candidate) -> bool:
@@ -212,6 +217,7 @@ def _packed(record: Record) -> bytes:
     arrays: dict[str, NDArray[Any]] = {name: getattr(record, name) for name in _FIELDS if name != "vectors"}
     arrays["units"] = np.array(rows, dtype=np.int64).reshape(-1, 6)
     arrays["total"] = np.array([record.total])
+    arrays["counter"] = np.frombuffer(record.counter.encode("utf-8", "surrogatepass"), dtype=np.uint8)
     if record.vectors is not None:
         arrays["vectors"] = record.vectors
     stream = io.BytesIO()
@@ -251,6 +257,7 @@ def _unpacked(content: bytes, item: Candidate) -> Record | None:
         return Record(
             units=units,
             context=context_of(item),
+            counter=arrays["counter"].tobytes().decode("utf-8", "surrogatepass"),
             total=int(arrays["total"][0]),
             vectors=arrays.get("vectors"),
             **{name: arrays[name] for name in _FIELDS if name != "vectors"},

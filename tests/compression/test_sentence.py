@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ctxkit.compression import SentenceCompressor
-from ctxkit.documents import GAP, Candidate, Query, Span, intersect_spans, total_length
+from ctxkit.documents import GAP, Candidate, Chunk, Document, Query, Span, intersect_spans, total_length
 from ctxkit.errors import ConfigError, EmbeddingError
 from ctxkit.protocols import Stage
 from ctxkit.testing import HashEmbedder, StageConformance
 from ctxkit.testing.stages import make_candidates
+from ctxkit.text import sentence_spans
 from ctxkit.tokens import get_counter
 from tests.strategies import texts
 
@@ -31,7 +33,7 @@ class TestByRoom(StageConformance):
 
 class TestByTarget(StageConformance):
     def make_stage(self) -> Stage:
-        return SentenceCompressor(target=40, drop=True)
+        return SentenceCompressor(target=40, drop=False)
 
 
 class TestByRatioAndMeaning(StageConformance):
@@ -119,9 +121,9 @@ def test_the_least_of_target_room_and_ratio_counts() -> None:
 def test_each_candidate_has_a_seat_unless_they_compete() -> None:
     given_ = make_candidates([RAIN, KEYS])
     query = Query("How often is the signing key rotated?")
-    seated = SentenceCompressor(target=50)(query, given_)
+    seated = SentenceCompressor(target=50, drop=False)(query, given_)
     assert len(seated) == 2
-    competing = SentenceCompressor(target=14, drop=True)(query, given_)
+    competing = SentenceCompressor(target=14)(query, given_)
     assert [candidate.chunk for candidate in competing] == [given_[1].chunk]
 
 
@@ -229,7 +231,7 @@ def test_time_grows_with_the_input() -> None:
         return best
 
     seconds(500)
-    assert seconds(8000) <= 2.5 * 2 * seconds(4000) / 2 + 0.05
+    assert seconds(4000) <= 2.5 * seconds(2000) + 0.05
 
 
 # Wrong use.
@@ -249,7 +251,18 @@ def test_time_grows_with_the_input() -> None:
         {"batch_size": 0},
         *(
             {name: value}
-            for name in ("target", "ratio", "counter", "embedder", "drop", "overhead", "batch_size")
+            for name in (
+                "target",
+                "ratio",
+                "counter",
+                "embedder",
+                "drop",
+                "overhead",
+                "batch_size",
+                "floor",
+                "minimum",
+                "sentences",
+            )
             for value in ("3", float("nan"), [], b"1", object())
         ),
         {"target": True},
@@ -259,6 +272,9 @@ def test_time_grows_with_the_input() -> None:
         {"overhead": None},
         {"batch_size": None},
         {"drop": None},
+        {"floor": 1.5},
+        {"floor": -0.1},
+        {"minimum": -1},
     ],
 )
 def test_wrong_parameters(parameters: dict[str, Any]) -> None:
@@ -290,3 +306,118 @@ def test_a_sentence_is_read_under_its_title() -> None:
     result = SentenceCompressor(target=12, drop=True)(Query("In which year, 1911 or 1912, opened the museum?"), given_)
     assert [one.chunk.metadata["title"] for one in result] == ["City Museum"]
     assert "1911" in result[0].text
+
+
+# The set as a whole.
+
+
+def wiki(*pages: tuple[str, str]) -> list[Candidate]:
+    """Candidates that each are a whole document with a title."""
+    found = []
+    for title, text in pages:
+        document = Document.from_text(text, source=f"{title}.md", title=title)
+        chunk = Chunk.of(document, Span(0, len(text)), COUNTER.count(text))
+        found.append(Candidate(replace(chunk, metadata={"source": document.source, "title": title})))
+    return found
+
+
+PAGES = wiki(
+    ("Blue Harbour", "Blue Harbour is a film of 1961. It was directed by Ada Quill. It was shot in winter."),
+    ("Red Harbour", "Red Harbour is a film of 1975. It was directed by Tom Reed. The film won two prizes."),
+    ("Ada Quill", "Ada Quill was a painter from Norway. She kept bees. She spoke four languages."),
+    ("Tom Reed", "Tom Reed was a painter from Spain. He kept goats. He spoke two languages."),
+)
+
+
+def test_a_title_in_a_good_sentence_brings_the_document_that_it_names() -> None:
+    """The second step of the question: nothing in it names Ada Quill, the first document does."""
+    result = SentenceCompressor(target=34)(Query("What country was the director of Blue Harbour from?"), PAGES)
+    text = " ".join(one.text for one in result)
+    assert "directed by Ada Quill" in text
+    assert "painter from Norway" in text
+    assert "painter from Spain" not in text
+
+
+def test_a_sentence_that_points_back_brings_what_it_points_to() -> None:
+    text = (
+        "The lake is deep. Nils Holm built the old mill. He painted it green in 1911. Bananas are yellow. "
+        "The harbour opens at nine. Nobody reads the notice on the door."
+    )
+    (result,) = SentenceCompressor(target=26)(Query("Who painted it green, in 1911?"), make_candidates([text]))
+    assert "Nils Holm built the old mill. He painted it green in 1911." in result.text
+
+
+def test_a_candidate_with_nothing_to_say_goes_and_one_that_is_all_answer_stays_whole() -> None:
+    answer = "The signing key is rotated monthly. The old signing key is kept a week. A signing key is never mailed."
+    given_ = make_candidates([RAIN, answer, "Bananas are yellow. The lake is deep. The harbour is closed."])
+    result = SentenceCompressor(target=COUNTER.count(answer) + 2)(Query("signing key"), given_)
+    assert [(one.chunk, one.kept) for one in result] == [(given_[1].chunk, None)]
+
+
+def test_a_floor_drops_what_is_far_and_says_so_when_that_is_everything() -> None:
+    given_ = make_candidates([KEYS, RAIN])
+    stage = SentenceCompressor(floor=0.5)
+    (result,) = stage(Query("When is the signing key rotated every month?"), given_)
+    assert "rotated every month" in result.text
+    assert "Bananas" not in result.text
+    query = Query("volcano eruption statistics")
+    assert stage(query, given_) == []
+    assert "nothing is sent" in stage.notes(query, given_, [])["floor"]
+    assert SentenceCompressor(target=20)(query, given_) != [], "without a floor nothing is emptied"
+
+
+def test_the_notes_count_what_went_in_and_came_out() -> None:
+    given_ = make_candidates([KEYS, RAIN])
+    stage, query = SentenceCompressor(ratio=2, overhead=3), Query("signing key")
+    result = stage(query, given_)
+    notes = stage.notes(query, given_, result)
+    assert notes["tokens_in"] == tokens(given_) + 6
+    assert notes["tokens_out"] == tokens(result) + 3 * len(result) <= notes["target"] == notes["tokens_in"] // 2
+
+
+def test_a_ratio_does_not_go_below_the_minimum() -> None:
+    given_ = make_candidates([KEYS, RAIN])
+    result = SentenceCompressor(ratio=20, minimum=30)(Query("signing key"), given_)
+    assert 20 < tokens(result) <= 30
+    assert SentenceCompressor(ratio=20, minimum=10_000)(Query("signing key"), given_) == given_
+
+
+# Bad input.
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        ["key"],
+        ["a", "b", "c", "d", "e", "f", "g", "h"],
+        ["| a | b |\n|---|---|\n" + "".join(f"| {n} | {n * 7} |\n" for n in range(30))],
+        ["```python\ndef f(x):\n    return x\n```\n" * 4],
+        ["密钥每个月更换一次。食堂中午开门。" * 5],
+    ],
+    ids=["a word", "letters", "a table", "code", "Chinese"],
+)
+@pytest.mark.parametrize("question", ["key rotation", "密钥", "¿Cuándo cambia la clave?", "٣", ""])
+def test_odd_candidates_and_questions_in_another_language(items: list[str], question: str) -> None:
+    given_ = make_candidates(items)
+    for target in (1, 3, 12, 40):
+        result = SentenceCompressor(target=target, embedder=HashEmbedder(16))(Query(question), given_)
+        assert result, "emptied without a floor"
+        assert result == given_ or tokens(result) <= target
+
+
+@pytest.mark.parametrize("kind", ["short", "long", "chinese", "code", "table"])
+@pytest.mark.parametrize("ratio", [2, 4, 8])
+def test_nine_tenths_of_the_target_are_used_wherever_a_sentence_fits(kind: str, ratio: int) -> None:
+    text = {
+        "short": "".join(f"Item {n} lies on shelf {n % 5}. " for n in range(60)),
+        "long": "".join(f"Item {n} lies on shelf {n % 5} beside the door to room {n * 3}. " for n in range(900)),
+        "chinese": "".join(f"第{n}号密钥放在第{n % 5}个架子上。" for n in range(80)),
+        "code": "".join(f"value_{n} = compute(value_{n - 1}, {n})\n\n" for n in range(1, 80)),
+        "table": "| item | shelf |\n|---|---|\n" + "".join(f"| item {n} | shelf {n % 5} |\n" for n in range(80)),
+    }[kind]
+    given_ = make_candidates([text])
+    target = tokens(given_) // ratio
+    used = tokens(SentenceCompressor(target=target)(Query("shelf 3 密钥 value_7"), given_))
+    assert used <= target
+    longest = max(COUNTER.count(text[span.start : span.end]) for span in sentence_spans(text))
+    assert used >= 0.9 * target or target - used < longest, "nine tenths, or not a sentence more"

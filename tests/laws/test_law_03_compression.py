@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.compression import SentenceCompressor
-from ctxkit.documents import Candidate, Query, total_length
+from ctxkit.compression import Cascade, Deduplicate, SentenceCompressor
+from ctxkit.compression.guards import protected_spans
+from ctxkit.documents import GAP, Candidate, Query, total_length
+from ctxkit.evaluation.benchmarks._compression_sets import SETS, load
 from ctxkit.testing import HashEmbedder
 from ctxkit.testing.stages import make_candidates
 from ctxkit.text import sentence_spans
@@ -68,3 +73,48 @@ def _check_alignment(candidate: Candidate) -> None:
         rest = chunk.text[span.end - chunk.span.start :]
         blanks = len(rest) - len(rest.lstrip(" \t\u3000"))
         assert any(span.end <= end <= span.end + blanks for end in ends)
+
+
+def _check_every_character(candidate: Candidate) -> None:
+    """The text is the kept spans of the document, in order, with a mark at each gap and nothing else."""
+    chunk = candidate.chunk
+    pieces = [span.slice(chunk.text, offset=chunk.span.start) for span in candidate.spans]
+    position = 0
+    for piece in pieces:
+        at = candidate.text.find(piece, position)
+        assert at >= 0
+        assert candidate.text[position:at] in ("", GAP, GAP.lstrip())
+        position = at + len(piece)
+    assert candidate.text[position:] in ("", GAP.rstrip())
+
+
+@given(st.lists(texts, max_size=5), questions, st.integers(1, 120), st.randoms(use_true_random=False))
+def test_every_character_is_the_documents_whatever_order_they_came_in(
+    items: list[str], question: str, target: int, random: Random
+) -> None:
+    given_ = make_candidates(items)
+    shuffled = list(given_)
+    random.shuffle(shuffled)
+    for stage in (SentenceCompressor(target=target), Cascade(fine=SentenceCompressor(), target=target), Deduplicate()):
+        result = stage(Query(question), given_)
+        for one in result:
+            _check_every_character(one)
+        again = {one.chunk.id: one for one in stage(Query(question), shuffled)}
+        assert again == {one.chunk.id: one for one in result}
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", sorted(SETS))
+def test_on_real_texts_every_character_has_a_source_and_no_guarded_stretch_is_torn(name: str, data: Path) -> None:
+    for question in load(data, name, limit=1):
+        target = question.tokens // 5
+        result = SentenceCompressor(target=target)(Query(question.text), question.candidates)
+        assert 0.9 * target <= tokens(result) <= target
+        for one in result:
+            _check_every_character(one)
+            offset = one.chunk.span.start
+            for guarded in protected_spans(one.chunk.text, question.text):
+                span = guarded.shift(offset)
+                torn = [kept for kept in one.spans if kept.overlaps(span) and not kept.contains(span)]
+                ends = {place for sentence in sentence_spans(one.chunk.text) for place in sentence}
+                assert not torn or any(guarded.start < end < guarded.end for end in ends), guarded
