@@ -19,6 +19,7 @@ from ctxkit.trace import Trace, label
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from ctxkit.compression import SentenceStore
     from ctxkit.messages import Message
     from ctxkit.protocols import Window
     from ctxkit.recall import HistoryRetriever
@@ -33,6 +34,7 @@ __all__ = [
     "paths_of",
     "payload_of",
     "recalling",
+    "sentences_of",
     "stage_of",
 ]
 
@@ -75,6 +77,9 @@ def find(retriever: Retriever, stages: Sequence[Stage], query: Query, k: int, tr
             before = candidates
             candidates = list(stage(query, candidates))
             record.items_out = len(candidates)
+            notes = getattr(stage, "notes", None)
+            if callable(notes):
+                record.notes |= notes(query, before, candidates)
             left = {candidate.chunk.id for candidate in candidates}
             for candidate in before:
                 if candidate.chunk.id not in left:
@@ -141,6 +146,15 @@ def chunker_of(
             remedy="Leave the overlap out, or take the recursive or the sentence chunker (--chunker recursive).",
         )
     return cast(Chunker, create("chunker", chunker, **({"overlap": overlap} if overlap else {}), **parameters))
+
+
+def sentences_of(store: Store) -> SentenceStore:
+    """Where an ingest keeps the sentences of the store's chunks: beside it, a file a tenant."""
+    from ctxkit.compression import SentenceStore
+    from ctxkit.retrieval.derived import index_path
+
+    path = index_path(store, "sentences", "1")
+    return SentenceStore(None if path is None else path.with_suffix(".db"))
 
 
 def default_embedder() -> str | None:

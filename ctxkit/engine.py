@@ -21,6 +21,7 @@ from ctxkit.composing import (
     paths_of,
     payload_of,
     recalling,
+    sentences_of,
     stage_of,
 )
 from ctxkit.documents import Candidate, Document, Query
@@ -33,6 +34,8 @@ from ctxkit.settings import default_store, default_tenant
 from ctxkit.trace import Trace
 
 if TYPE_CHECKING:
+    from ctxkit.compression import SentenceStore
+    from ctxkit.kvcache.store import BlockStore
     from ctxkit.recall import HistoryRetriever
     from ctxkit.rollout import Experiments
     from ctxkit.storage import Encryption, Store
@@ -59,6 +62,10 @@ class ContextEngine:
         stages: rerankers and compressors, or registered names, run in this order on what the retriever found.
         window: what of a session's history is sent; default the newest whole exchanges that fit.
         candidates: how many chunks to retrieve for a prompt.
+        kv: a folder or a `BlockStore` where local models keep the keys and values of prompts, for this store's tenant.
+        kv_codec: how they are packed; `none` changes no bit of an answer.
+        sentence_vectors: an ingest also embeds each sentence and keeps the vectors beside the store (two bytes a
+            component), so that a compressor with `sentences=engine.sentences` embeds only the question.
 
     Example:
         >>> from ctxkit import Budget, ContextEngine, Document
@@ -79,6 +86,9 @@ class ContextEngine:
         stages: Sequence[Stage | str] = (),
         window: Window | None = None,
         candidates: int = 20,
+        kv: BlockStore | str | Path | None = None,
+        kv_codec: str = "none",
+        sentence_vectors: bool = False,
     ) -> None:
         check_whole(candidates, "candidates", minimum=1)
         self.store = store
@@ -89,6 +99,8 @@ class ContextEngine:
         self._extractor = extractor
         self._retriever = retriever
         self._window = window
+        self._kv, self._kv_codec = kv, kv_codec
+        self._sentence_vectors = sentence_vectors
         self._models: dict[str, Model] = {}
 
     @classmethod
@@ -115,7 +127,12 @@ class ContextEngine:
         return cls(Store.open(address, tenant=name, create=create, encryption=encryption), **parts)
 
     def close(self) -> None:
-        self.store.close()
+        try:
+            for model in self._models.values():
+                if callable(close := getattr(model, "close", None)):
+                    close()
+        finally:
+            self.store.close()
 
     def __enter__(self) -> ContextEngine:
         return self
@@ -157,6 +174,11 @@ class ContextEngine:
         return HistoryRetriever(self.store, self.embedder)
 
     @cached_property
+    def sentences(self) -> SentenceStore | None:
+        """What an ingest with `sentence_vectors` prepares for `SentenceCompressor`; None without it."""
+        return sentences_of(self.store) if self._sentence_vectors else None
+
+    @cached_property
     def templates(self) -> TemplateRegistry:
         from ctxkit.templates import TemplateRegistry
 
@@ -175,7 +197,9 @@ class ContextEngine:
         if model not in self._models:
             from ctxkit.models import get_model
 
-            self._models[model] = get_model(model)
+            local = self._kv is not None and model.partition(":")[0] == "local"
+            options = {"kv": self._kv, "kv_codec": self._kv_codec, "tenant": self.store.tenant} if local else {}
+            self._models[model] = get_model(model, **options)
         return self._models[model]
 
     # Ingest.
@@ -206,6 +230,8 @@ class ContextEngine:
         if prune:
             gone = vanished(self.store, stored, seen, report)
             report.deleted = self.store.documents.delete(gone) if gone else 0
+        if self.sentences is not None:  # of documents that are gone, whoever deleted them, nothing stays
+            self.sentences.forget(self.sentences.documents() - {info.id for info in self.store.documents.list()})
         return report
 
     def ingest_documents(
@@ -221,6 +247,7 @@ class ContextEngine:
             embedder=self.embedder,
             extractor=self.extractor,
             on_document=on_document,
+            sentences=self.sentences,
         )
 
     # Search, assemble, ask.

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from ctxkit.protocols import Chunker, Embedder, EntityExtractor
 from ctxkit.reading import Failed, Skipped
 
 if TYPE_CHECKING:
+    from ctxkit.compression import SentenceStore
     from ctxkit.storage import Store
 
 __all__ = ["IngestReport", "Ingestion", "below", "recipe", "vanished"]
@@ -62,6 +63,7 @@ class Ingestion:
     Args:
         extractor: finds the entities of documents whose chunker gave none.
         on_document: called with the source and the report after each document, for progress.
+        sentences: also keeps the vectors of the chunks' sentences.
     """
 
     store: Store
@@ -69,6 +71,7 @@ class Ingestion:
     embedder: Embedder | None = None
     extractor: EntityExtractor | None = None
     on_document: Callable[[str, IngestReport], None] | None = None
+    sentences: SentenceStore | None = None
 
     def run(self, items: Iterable[Document | Skipped | Failed]) -> tuple[IngestReport, set[str]]:
         """Store what is new or changed; returns the report and the ids of all documents that were seen."""
@@ -123,6 +126,7 @@ class Ingestion:
             else:
                 report.added += 1
             report.chunks += len(chunks)
+            self._keep_sentences(document, chunks)
             self._progress(document, report)
 
     def _chunks(self, document: Document) -> Iterator[Chunk]:
@@ -169,6 +173,16 @@ class Ingestion:
         for document, chunks in chunked:
             yield document, chunks, vectors[position : position + len(chunks)]
             position += len(chunks)
+
+    def _keep_sentences(self, document: Document, chunks: Sequence[Chunk]) -> None:
+        if self.sentences is None:
+            return
+        from ctxkit.tokens import get_counter
+
+        # Read under the title that the store gives a chunk, as a question's candidates are.
+        stored = [replace(chunk, metadata={**chunk.metadata, "title": document.title}) for chunk in chunks]
+        self.sentences.forget([document.id])
+        self.sentences.prepare(stored, get_counter(), self.embedder)
 
     def _progress(self, document: Document, report: IngestReport) -> None:
         if self.on_document is not None:

@@ -45,7 +45,9 @@ def make_stages(
         from ctxkit.compression import SentenceCompressor
 
         counter, _ = engine.target(model)
-        stages.append(SentenceCompressor(counter=counter, embedder=engine.embedder, overhead=FENCE))
+        stages.append(
+            SentenceCompressor(counter=counter, embedder=engine.embedder, overhead=FENCE, sentences=engine.sentences)
+        )
     if position:
         from ctxkit.reranking import Position
 
