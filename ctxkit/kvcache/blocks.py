@@ -87,36 +87,50 @@ def read_manifest(content: bytes, *, key: str) -> Block:
     try:
         values = json.loads(content)
         checksum = values.pop("checksum")
-        if content_hash(values) != checksum:
-            raise ValueError("the checksum does not fit")
-        if values["format"] != _FORMAT:
-            raise ValueError(f"its format is {values['format']!r}, not {_FORMAT}")
-        if missing := _KEYS - values.keys():
-            raise ValueError(f"it lacks {', '.join(sorted(missing))}")
-        if values["lineage"] not in ("exact", "derived"):
-            raise ValueError(f"its lineage is {values['lineage']!r}")
-        block = Block(
-            parent=str(values["parent"]),
-            ids=tuple(map(int, values["ids"])),
-            lineage=values["lineage"],
-            codec=str(values["codec"]),
-            layout=tuple(tuple(map(int, layers)) for layers in values["layout"]),
-            root={str(name): str(value) for name, value in values["root"].items()},
-            version=int(values["version"]),
-            file=str(values["file"]),
-            sha256=str(values["sha256"]),
-            nbytes=int(values["nbytes"]),
-            created_at=float(values.get("created_at", 0.0)),
-        )
-        found = block.key
-        if found != key or values["key"] != key:
-            raise ValueError(f"it belongs to {found[:12]}")
-        if "/" in block.file or "\\" in block.file or block.file.startswith("."):
-            raise ValueError("its file lies elsewhere")
+        problem = _problem(values, checksum)
+        block = None if problem else _block(values)
     except Exception as error:  # whatever a stranger's file can set off: wrong types, ids out of range, deep nesting
+        problem, block = f"{type(error).__name__}: {error}", None
+    if block is not None:
+        if not block.key == key == values["key"]:
+            problem = f"it belongs to {block.key[:12]}"
+        elif "/" in block.file or "\\" in block.file or block.file.startswith("."):
+            problem = "its file lies elsewhere"
+    if block is None or problem:
         raise KVCacheError(
-            f"a manifest is damaged or foreign ({error})", subject=key, remedy="The block is computed again."
-        ) from error
+            f"a manifest is damaged or foreign ({problem})", subject=key, remedy="The block is computed again."
+        )
+    return block
+
+
+def _problem(values: Mapping[str, Any], checksum: str) -> str:
+    """What is wrong with a manifest by itself, or ""."""
+    if content_hash(values) != checksum:
+        return "the checksum does not fit"
+    if values["format"] != _FORMAT:
+        return f"its format is {values['format']!r}, not {_FORMAT}"
+    if missing := _KEYS - values.keys():
+        return f"it lacks {', '.join(sorted(missing))}"
+    if values["lineage"] not in ("exact", "derived"):
+        return f"its lineage is {values['lineage']!r}"
+    return ""
+
+
+def _block(values: Mapping[str, Any]) -> Block:
+    block = Block(
+        parent=str(values["parent"]),
+        ids=tuple(map(int, values["ids"])),
+        lineage=values["lineage"],
+        codec=str(values["codec"]),
+        layout=tuple(tuple(map(int, layers)) for layers in values["layout"]),
+        root={str(name): str(value) for name, value in values["root"].items()},
+        version=int(values["version"]),
+        file=str(values["file"]),
+        sha256=str(values["sha256"]),
+        nbytes=int(values["nbytes"]),
+        created_at=float(values.get("created_at", 0.0)),
+    )
+    _ = block.key  # ids that are no uint32, a parent that is not hexadecimal
     return block
 
 

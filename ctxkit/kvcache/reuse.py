@@ -16,7 +16,7 @@ from ctxkit.kvcache.codecs import Codec, get_codec
 from ctxkit.kvcache.files import Problem
 from ctxkit.kvcache.identity import BLOCK_TOKENS, PREFILL_GRID, Root, block_keys, reusable_tokens, root_of
 from ctxkit.kvcache.restoring import Layers, cut, groups_of, restore
-from ctxkit.kvcache.store import BlockStore, check_store
+from ctxkit.kvcache.store import BlockStore, check_store, finished
 from ctxkit.settings import default_tenant, require
 
 __all__ = ["PrefixCache", "Reuse"]
@@ -131,11 +131,11 @@ class PrefixCache:
         self._start(taken, list(ids), layers)
 
     def flush(self) -> None:
-        """Wait until everything is stored. Errors: what went wrong in a thread."""
+        """Wait until everything is stored. Errors: `KVCacheError` for what went wrong in a thread."""
         with self._lock:
             waiting = list(dict.fromkeys(self._packing.values()))
         for future in waiting:
-            future.result()
+            finished(future)
         self.store.flush()
 
     def close(self) -> None:

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.errors import ConfigError, ConflictError
-from ctxkit.kvcache.archive import BlockArchive
+from ctxkit.errors import ConfigError, CtxkitError, KVCacheError
 from ctxkit.kvcache.blocks import Block, Payload, pack
-from ctxkit.kvcache.files import BlockFiles, Problem
+from ctxkit.kvcache.files import Problem
 from ctxkit.kvcache.ledger import Ledger
+from ctxkit.kvcache.tiers import LowerTiers
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,12 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["BlockStore", "StoreStats"]
 
 _log = logging.getLogger("ctxkit.kvcache")
-
-_RECOUNT_EVERY = 128
-"""Writes between two counts of the folder, which other processes write to as well."""
-
-_MANIFEST_GROWS = 160
-"""By at most so many bytes when the name, size and digest of the file are known."""
 
 _REPORTED = 200
 """Problems that are remembered; all are counted and logged."""
@@ -98,19 +93,26 @@ class BlockStore:
             )
         self.folder = None if folder is None else Path(folder)
         self.problems: deque[Problem] = deque(maxlen=_REPORTED)
-        self._counts = dict.fromkeys(("memory", "disk", "archive", "misses", "written", "given_up", "problems"), 0)
+        self._counts: Counter[str] = Counter()
         self._lock = threading.RLock()
         self._held: dict[str, tuple[Block, dict[str, Tensor]]] = {}
         self._memory = Ledger(memory_bytes, what="memory_bytes")
-        self._disk = Ledger(disk_bytes, what="disk_bytes")
-        self._cold = Ledger(archive_bytes, what="archive_bytes")
-        self._files = None if self.folder is None else BlockFiles(self.folder, report=self.report, durable=durable)
-        self._archive = None if archive is None else BlockArchive(archive, report=self.report)
+        self._lower = (
+            None
+            if self.folder is None
+            else LowerTiers(
+                self.folder,
+                disk_bytes=disk_bytes,
+                archive=archive,
+                archive_bytes=archive_bytes,
+                durable=durable,
+                report=self.report,
+                counts=self._counts,
+            )
+        )
         self._writer: ThreadPoolExecutor | None = None
         self._writes: deque[Future[None]] = deque()
         self._dirty: set[str] = set()
-        self._since_count = 0
-        self._recount()
 
     # Reading.
 
@@ -120,7 +122,7 @@ class BlockStore:
         Args:
             ids: of the block; where they are not the stored ones it is a miss.
         """
-        found = self._memory_get(key) or self._disk_get(key) or self._archive_get(key)
+        found = self._from_memory(key) or self._from_below(key)
         if found is not None and ids is not None and found[0].ids != tuple(ids):
             self.report(Problem(key, "its ids are not the ones that are asked for"))
             found = None
@@ -152,17 +154,14 @@ class BlockStore:
         with self._lock:
             if key in self._held:
                 return self._held[key][0]
-        block = self._files.head(key) if self._files else None
-        if block is None and self._archive:
-            block = self._archive.head(key)
-        return block
+        return self._lower.head(key) if self._lower else None
 
     def use(self, keys: Sequence[str]) -> None:
         """Note one request's use of blocks, in the order of the prompt: also of those that are about to be put."""
         self._memory.use(keys)
-        self._disk.use(keys)
-        if self._files and keys:
-            self._later(lambda: self._touch(keys))
+        if self._lower and keys:
+            self._lower.disk.use(keys)
+            self._later(partial(self._lower.touch, keys))
 
     @contextmanager
     def pinned(self, keys: Iterable[str]) -> Iterator[None]:
@@ -172,7 +171,7 @@ class BlockStore:
         miss, and the prefix that is reused ends there.
         """
         held = list(keys)
-        with self._memory.pinned(held), self._disk.pinned(held):
+        with self._memory.pinned(held), self._lower.disk.pinned(held) if self._lower else nullcontext():
             yield
         self._shrink_memory()
 
@@ -189,27 +188,23 @@ class BlockStore:
             if held is not None and (held[0].lineage == "exact" or block.lineage == "derived"):
                 return
             self._hold(block, dict(payload))
-            if self._files is None:
+            if self._lower is None:
                 self._shrink_memory()
                 return
             self._dirty.add(key)
-        self._later(lambda: self._write(block, payload))
+        self._later(partial(self._write, self._lower, block, payload))
 
     def remove(self, key: str) -> None:
         """Delete a block from every tier."""
         with self._lock:
             self._drop(key)
-        if self._files:
-            self._files.remove(key)
-            self._disk.remove(key)
-        if self._archive:
-            self._archive.remove(key)
-            self._cold.remove(key)
+        if self._lower:
+            self._lower.remove(key)
 
     def flush(self) -> None:
-        """Wait until everything that was put is written. Errors: what a writer ran into and nobody foresaw."""
+        """Wait until everything that was put is written. Errors: `KVCacheError` for what nobody foresaw."""
         while self._writes:
-            self._writes.popleft().result()
+            finished(self._writes.popleft())
 
     def close(self) -> None:
         """Flush, and stop the writer. The store may be used again."""
@@ -231,80 +226,77 @@ class BlockStore:
     def collect(self) -> int:
         """Delete what killed writers left, count the tiers anew and bring them under their budgets; bytes freed."""
         self.flush()
-        before = self._disk.nbytes
-        swept = self._files.sweep() if self._files else 0
-        self._recount()
         self._shrink_memory()
-        self._shrink_disk()
-        self._shrink_archive()
-        return swept + max(0, before - self._disk.nbytes)
+        if self._lower is None:
+            return 0
+        before = self._lower.disk.nbytes
+        swept = self._lower.files.sweep()
+        self._lower.recount()
+        self._lower.shrink_disk()
+        self._lower.shrink_archive()
+        return swept + max(0, before - self._lower.disk.nbytes)
 
     def verify(self) -> Iterator[tuple[str, Block | None]]:
         """Each block of the folder with its manifest; None for one that is damaged, which is quarantined."""
         self.flush()
-        for entry in list(self._files.entries()) if self._files else ():
-            found = self._files.read(entry.key) if self._files else None
+        if self._lower is None:
+            return
+        for entry in list(self._lower.files.entries()):
+            found = self._lower.files.read(entry.key)
             if found is None:
-                with self._lock:
-                    self._disk.remove(entry.key)
+                self._lower.disk.remove(entry.key)
             yield entry.key, found[0] if found else None
 
     def stored_keys(self) -> list[str]:
         """Of all blocks in memory and on disk, in the order of the keys."""
         with self._lock:
             there = set(self._held)
-        if self._files:
-            there.update(entry.key for entry in self._files.entries())
+        if self._lower:
+            there.update(entry.key for entry in self._lower.files.entries())
         return sorted(there)
 
     def stats(self) -> StoreStats:
+        disk, cold = (self._lower.disk, self._lower.cold) if self._lower else (None, None)
         counts = self._counts
         return StoreStats(
-            len(self._memory),
-            self._memory.nbytes,
-            len(self._disk),
-            self._disk.nbytes,
-            len(self._cold),
-            self._cold.nbytes,
-            counts["memory"],
-            counts["disk"],
-            counts["archive"],
-            counts["misses"],
-            counts["written"],
-            counts["given_up"],
-            counts["problems"],
+            memory_blocks=len(self._memory),
+            memory_bytes=self._memory.nbytes,
+            disk_blocks=len(disk) if disk else 0,
+            disk_bytes=disk.nbytes if disk else 0,
+            archive_blocks=len(cold) if cold else 0,
+            archive_bytes=cold.nbytes if cold else 0,
+            memory_hits=counts["memory"],
+            disk_hits=counts["disk"],
+            archive_hits=counts["archive"],
+            misses=counts["misses"],
+            written=counts["written"],
+            given_up=counts["given_up"],
+            problems=counts["problems"],
         )
 
     # The tiers.
 
-    def _memory_get(self, key: str) -> tuple[Block, Payload] | None:
+    def _from_memory(self, key: str) -> tuple[Block, Payload] | None:
         with self._lock:
             found = self._held.get(key)
         if found is not None:
             self._counts["memory"] += 1
         return found
 
-    def _disk_get(self, key: str) -> tuple[Block, Payload] | None:
-        found = self._files.read(key) if self._files else None
-        if found is None:
-            if self._files and key in self._disk:
-                self._disk.remove(key)  # another process collected it, or it was damaged
+    def _from_below(self, key: str) -> tuple[Block, Payload] | None:
+        """From the folder, else from the archive; a copy stays in each tier above."""
+        if self._lower is None:
             return None
-        self._counts["disk"] += 1
-        if key not in self._disk:
-            self._disk.add(key, found[0].nbytes)
+        found = self._lower.from_disk(key)
+        if found is None:
+            archived = self._lower.from_archive(key)
+            if archived is None:
+                return None
+            block, content, payload = archived
+            found = block, payload
+            self._later(partial(self._lower.store, replace(block, version=0), content))
         self._promote(*found)
         return found
-
-    def _archive_get(self, key: str) -> tuple[Block, Payload] | None:
-        found = self._archive.read(key) if self._archive else None
-        if found is None:
-            return None
-        block, content, payload = found
-        self._counts["archive"] += 1
-        self._promote(block, payload)
-        self._later(lambda: self._store(replace(block, version=0), content))
-        return block, payload
 
     def _promote(self, block: Block, payload: dict[str, Tensor]) -> None:
         with self._lock:
@@ -323,89 +315,16 @@ class BlockStore:
         with self._lock:
             while (key := self._memory.victim(spared=self._dirty)) is not None:
                 self._drop(key)
-                if self._files is None:
+                if self._lower is None:
                     self._counts["given_up"] += 1
 
-    def _write(self, block: Block, payload: Payload) -> None:
+    def _write(self, lower: LowerTiers, block: Block, payload: Payload) -> None:
         try:
-            self._store(block, pack(payload, key=block.key))
+            lower.store(block, pack(payload, key=block.key))
         finally:
             with self._lock:
                 self._dirty.discard(block.key)
                 self._shrink_memory()
-
-    def _store(self, block: Block, content: bytes) -> None:
-        """Into the folder, unless what is there is as good; tries again where another process was faster."""
-        assert self._files is not None
-        for _ in range(3):
-            current = self._files.head(block.key)
-            if current is not None and (current.lineage == "exact" or block.lineage == "derived"):
-                if block.key not in self._disk:
-                    self._disk.add(block.key, current.nbytes)
-                return
-            if not self._make_room(len(content) + len(block.manifest()) + _MANIFEST_GROWS):
-                self.report(Problem(block.key, "the disk budget has no room for it: everything else is in use"))
-                return
-            try:
-                stored = self._files.write_bytes(block, content, expected=current.version if current else 0)
-            except ConflictError:
-                continue
-            except OSError as error:
-                self.report(Problem(block.key, f"cannot be written ({error})"))
-                return
-            self._disk.add(block.key, stored.nbytes + len(stored.manifest()))
-            self._counts["written"] += 1
-            self._since_count += 1
-            if self._since_count >= _RECOUNT_EVERY:
-                self._recount()
-            return
-
-    def _make_room(self, nbytes: int) -> bool:
-        self._shrink_disk(room_for=nbytes)
-        return self._disk.budget is None or self._disk.nbytes + nbytes <= self._disk.budget
-
-    def _shrink_disk(self, *, room_for: int = 0) -> None:
-        if self._files is None:
-            return
-        while (key := self._disk.victim(room_for=room_for)) is not None:
-            if self._archive:
-                self._demote(key)
-            else:
-                self._counts["given_up"] += 1
-            try:
-                self._files.remove(key)
-            except OSError as error:
-                self.report(Problem(key, f"cannot be deleted ({error})"))
-            self._disk.remove(key)
-
-    def _demote(self, key: str) -> None:
-        assert self._archive is not None
-        if self._files is None or key in self._cold or (found := self._files.read(key)) is None:
-            return
-        block, _ = found
-        if self._archive.write(block, self._files.read_bytes(block)):
-            self._cold.add(key, block.nbytes + len(block.manifest()))
-            self._shrink_archive()
-
-    def _shrink_archive(self) -> None:
-        while self._archive and (key := self._cold.victim()) is not None:
-            self._archive.remove(key)
-            self._cold.remove(key)
-            self._counts["given_up"] += 1
-
-    def _recount(self) -> None:
-        """Byte accounting from what is there, never from what was once noted."""
-        self._since_count = 0
-        if self._files:
-            entries = sorted(self._files.entries(), key=lambda entry: (entry.used_at, entry.key))
-            self._disk.recount((entry.key, entry.nbytes) for entry in entries)
-        if self._archive and self._cold.budget is not None:
-            self._cold.recount((entry.key, entry.nbytes) for entry in self._archive.entries())
-
-    def _touch(self, keys: Sequence[str]) -> None:
-        for key in reversed(keys):
-            if self._files:
-                self._files.touch(key)
 
     def _later(self, work: Callable[[], Any]) -> None:
         with self._lock:
@@ -420,6 +339,19 @@ class BlockStore:
         self._counts["problems"] += 1
         self.problems.append(problem)
         _log.warning("block %s: %s", problem.key[:16], problem.what)
+
+
+def finished(work: Future[None]) -> None:
+    """Wait for work in a thread. Errors: `KVCacheError` for one that is not of ours."""
+    try:
+        work.result()
+    except CtxkitError:
+        raise
+    except Exception as error:
+        raise KVCacheError(
+            f"keys and values could not be stored ({type(error).__name__}: {error})",
+            remedy="Answers are not affected. Please report it with the traceback.",
+        ) from error
 
 
 def check_store(store: Any) -> BlockStore:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxkit.errors import ConfigError, MissingExtraError
+from ctxkit.errors import ConfigError, KVCacheError, MissingExtraError
 from ctxkit.kvcache.identity import block_keys
 from ctxkit.kvcache.store import BlockStore
 from tests.kvcache.stored import OTHER_ROOT, ROOT, blocks_of, ids_of, payload_of, same
@@ -148,12 +148,12 @@ def test_a_damaged_block_of_the_archive_is_a_miss(tmp_path: Path) -> None:
     pytest.importorskip("fsspec")
     cold = tmp_path / "cold"
     with BlockStore(tmp_path / "kv", archive=f"file://{cold}", disk_bytes=0, memory_bytes=0) as store:
-        assert store._archive is not None
+        assert store._lower is not None and store._lower.archive is not None
         (block,) = blocks_of(ids_of(1, 1))
         from ctxkit.kvcache.blocks import pack
 
         content = pack(payload_of(block), key=block.key)
-        assert store._archive.write(block.stored_as(version=1, file="1.x.safetensors", content=content), content)
+        assert store._lower.archive.write(block.stored_as(version=1, file="1.x.safetensors", content=content), content)
         assert _found(store, ids_of(1, 1)) == 1
         (data,) = cold.rglob("*.safetensors")
         data.write_bytes(content[:-1])
@@ -200,10 +200,10 @@ def test_verify_names_what_is_damaged(tmp_path: Path) -> None:
 
 def test_an_error_nobody_foresaw_comes_out_at_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = BlockStore(tmp_path)
-    monkeypatch.setattr(store, "_store", lambda *parts: 1 / 0)
+    monkeypatch.setattr(store._lower, "store", lambda *parts: 1 / 0)
     (block,) = blocks_of(ids_of(1, 1))
     store.put(block, payload_of(block))
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(KVCacheError, match="ZeroDivisionError"):
         store.flush()
     store.close()
 

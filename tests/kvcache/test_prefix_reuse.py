@@ -10,6 +10,7 @@ import pytest
 import torch
 import transformers
 
+from ctxkit.errors import KVCacheError
 from ctxkit.kvcache.codecs import get_codec
 from ctxkit.kvcache.compat import cache_argument
 from ctxkit.kvcache.identity import PREFILL_GRID, Root, block_keys, reusable_tokens, root_of
@@ -256,7 +257,7 @@ def test_an_error_while_packing_is_reported_and_raised(
     monkeypatch.setattr("ctxkit.kvcache.reuse.cut", lambda *parts, **options: 1 / 0)
     answer = _answer(llama, _ids(300), cache)[0]
     assert len(answer) == 3
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(KVCacheError, match="ZeroDivisionError"):
         cache.flush()
     assert "cannot be packed" in cache.store.problems[-1].what
     assert _answer(llama, _ids(300), cache)[0] == answer
