@@ -54,7 +54,7 @@ def _year_of(found: Found, today: date) -> int | None:
     return today.year + _YEARS[found["which"]] if "which" in found else None
 
 
-def _full(found: Found, today: date) -> Period:
+def _full(found: Found, today: date) -> Period | None:
     of_year, of_month, of_day = _year_of(found, today), number(found["month"]), number(found["day"])
     return last_of(of_month, of_day, today) if of_year is None else day(date(of_year, of_month, of_day))
 
@@ -113,7 +113,7 @@ def _relative_month(found: Found, today: date) -> Period:
 _UNIT = r"个?(?P<unit>天|日|周|星期|礼拜|月|年)"
 _WEEK = "(?:周|星期|礼拜)"
 
-RULES: tuple[tuple[re.Pattern[str], Callable[[Found, date], Period]], ...] = tuple(
+RULES: tuple[tuple[re.Pattern[str], Callable[[Found, date], Period | None]], ...] = tuple(
     (re.compile(pattern), meaning)
     for pattern, meaning in (
         (rf"(?:{_OF_YEAR})?(?P<month>{_NUMBER}) ?月 ?(?P<day>{_NUMBER}) ?[日号]", _full),

@@ -49,18 +49,16 @@ def add_months(moment: date, count: int) -> date:
     return first.replace(day=min(moment.day, (following - first).days))
 
 
-def last_of(number: int, in_month: int, today: date) -> Period:
-    """The last day of this number and month that is not after today."""
-    for back in range(8):  # 29 February may be eight years away
+def last_of(number: int, in_month: int, today: date) -> Period | None:
+    """The last day of this number and month that is not after today; None where there is no such day."""
+    for back in range(9):  # 29 February may be eight years away
         try:
             found = date(today.year - back, number, in_month)
         except ValueError:
-            if in_month != 29 or number != 2:
-                raise
             continue
         if found <= today:
             return day(found)
-    raise ValueError("no such day")
+    return None
 
 
 def near_month(number: int, today: date, which: str = "") -> Period:
