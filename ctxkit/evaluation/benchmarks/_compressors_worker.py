@@ -139,7 +139,13 @@ def selective_context(folder: str) -> Prune:
         known[text] = found
         return found
 
+    asked = ""
+
     def prune(question: str, texts: Sequence[str], target: int) -> str:
+        nonlocal asked
+        if asked != question:
+            asked = question
+            known.clear()
         units = [unit for text in texts for unit in [*scored(text), ("\n\n", float("nan"))]]
         values = [value for _, value in units]
         low, high = 0.0, 100.0  # its parameter is the share of phrases that goes; here, the least that fits
