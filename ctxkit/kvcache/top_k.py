@@ -135,7 +135,8 @@ def attend(
     """An attention function of transformers: `(rows, query heads, queries, dim)` to `(rows, queries, heads, dim)`."""
     layer = getattr(key, "ctxkit_layer", None)
     if layer is not None and query.shape[2] == 1:
-        key, value, attention_mask = choose(layer, module.layer_idx, query, key, value, attention_mask)
+        scaled = query * (options.get("scaling") or query.shape[-1] ** -0.5)
+        key, value, attention_mask = choose(layer, module.layer_idx, scaled, key, value, attention_mask)
     sdpa = require("transformers.integrations.sdpa_attention", extra="local", subject="kvcache")
     found: tuple[Tensor, None] = sdpa.sdpa_attention_forward(module, query, key, value, attention_mask, **options)
     return found
@@ -144,7 +145,11 @@ def attend(
 def choose(
     layer: CompressedLayer, index: int, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The keys, values and mask that this query reads: the first block, the best ones, and the recent tokens."""
+    """The keys, values and mask that this query reads: the first block, the best ones, and the recent tokens.
+
+    Query heads that share keys read the same blocks: those that together they would give most of their attention, if
+    the bounds were reached.
+    """
     options = layer.settings.top_k
     tokens = key.shape[2]
     if options is None or index < options.dense_layers:
@@ -166,7 +171,8 @@ def choose(
     scores = bounds.upper(grouped)[..., 1:stop]
     if mask is not None:
         scores = _masked(scores, mask, options.block, stop)
-    best = (scores.softmax(-1).amax(2)).topk(count, -1).indices + 1
+    # In logarithms: far behind the best one, shares are too small for a float and would all be equal.
+    best = scores.log_softmax(-1).logsumexp(2).topk(count, -1).indices + 1
     chosen = torch.cat([best.new_zeros(rows, heads, 1), best.sort(-1).values], -1)
     row = torch.arange(rows, device=key.device)[:, None, None]
     head = torch.arange(heads, device=key.device)[None, :, None]
