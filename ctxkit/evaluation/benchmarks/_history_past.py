@@ -101,8 +101,8 @@ def _bars(report: Report, shares: Mapping[tuple[str, int], Any], kind: Any) -> N
     for budget in BUDGETS:
         ours, plain = shares[OURS, budget], shares[_locomo.PLAIN, budget]
         whole, several = TARGETS[budget]
-        report.bars.append(Bar.at_least(f"recall_{budget}", ours.mean(), whole))
-        report.bars.append(Bar.at_least(f"recall_{budget}_multi_hop", ours[kind == 1].mean(), several))
+        report.bars.append(Bar.at_least(f"recall_{budget}", float(ours.mean()), whole))
+        report.bars.append(Bar.at_least(f"recall_{budget}_multi_hop", float(ours[kind == 1].mean()), several))
         for label, chosen in (("all", kind > 0), ("multi-hop", kind == 1)):
             gain = paired_bootstrap(ours[chosen], plain[chosen])
             report.rows.append(
