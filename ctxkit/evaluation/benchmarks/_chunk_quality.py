@@ -34,7 +34,7 @@ SETTINGS = ((55, 110), (90, 180), (130, 240), (200, 320), (300, 420), (400, 520)
 """Preferred and most tokens of our chunks: mean sizes from about 60 to over 300, so that no peer's is beyond them."""
 CHOSEN = (90, 180)
 """The setting whose ablations are measured, and that the bars are about."""
-FEW_SETTINGS = (CHOSEN, (130, 240))
+FEW_SETTINGS = (CHOSEN, (130, 240), (200, 320), (300, 420))
 FEW_SIZES = (200,)
 """What a short run has of ours and of peers."""
 CONTROL = ("chroma_recursive", 200)

@@ -53,18 +53,24 @@ def splitter(name: str, size: int) -> Callable[[str], Sequence[str]]:
 def located(text: str, pieces: Sequence[str]) -> list[tuple[int, int]]:
     """The spans of pieces that are in order; damaged characters at the ends of a piece are left out of it.
 
-    White space does not count: some peers put other than the text's between sentences.
+    White space inside a piece does not count: some peers put other than the text's between sentences. That at its ends
+    is part of the span where the text has it.
     """
     at = [place for place, character in enumerate(text) if not character.isspace()]
     bare = "".join(text.split())
     spans, position = [], 0
     for piece in pieces:
-        clean = "".join(piece.strip("\ufffd").split())
-        start = bare.find(clean, position)
-        if not clean or start < 0:
+        kept = piece.strip("\ufffd")
+        clean = "".join(kept.split())
+        found = bare.find(clean, position)
+        if not clean or found < 0:
             continue
-        position = start + len(clean)
-        spans.append((at[start], at[position - 1] + 1))
+        position = found + len(clean)
+        start, end = at[found], at[position - 1] + 1
+        before, after = len(kept) - len(kept.lstrip()), len(kept) - len(kept.rstrip())
+        start -= before if text[max(0, start - before) : start] == kept[:before] else 0
+        end += after if text[end : end + after] == kept[len(kept) - after :] else 0
+        spans.append((start, end))
     return spans
 
 
