@@ -69,16 +69,17 @@ class Titles:
         numbers: dict[tuple[int, ...], int] = {}
         plain: list[list[str]] = []
         of: list[int] = []
+        known: dict[str, int] = {"": -1}
         for candidate in candidates:
-            title = words(_BRACKETS.sub("", str(candidate.chunk.metadata.get("title") or "")))
-            key = tuple(term_hash(word) for word in title)
-            if not key:
-                of.append(-1)
-                continue
-            if key not in numbers:
-                numbers[key] = len(numbers)
-                plain.append(title)
-            of.append(numbers[key])
+            written = str(candidate.chunk.metadata.get("title") or "")
+            if written not in known:
+                title = words(_BRACKETS.sub("", written))
+                key = tuple(term_hash(word) for word in title)
+                if key and key not in numbers:
+                    numbers[key] = len(numbers)
+                    plain.append(title)
+                known[written] = numbers[key] if key else -1
+            of.append(known[written])
         asked_words = [term_hash(word) for word in words(question)]
         asked = set(asked_words)
         shares = []

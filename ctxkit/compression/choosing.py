@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ctxkit.compression.units import BLANKS, Unit
-from ctxkit.documents import GAP, Candidate, Span, merge_spans
+from ctxkit.documents import GAP, Candidate, Span
 from ctxkit.protocols import TokenCounter
 
 __all__ = ["Choice", "GapCosts"]
@@ -127,18 +127,20 @@ class Choice:
 
     def spans(self) -> tuple[Span, ...]:
         """The document spans that are taken. Blanks before a gap go: the mark brings its own."""
-        used = [position for position, count in enumerate(self._uses) if count]
-        runs = merge_spans(self.units[position].span for position in used)
+        runs: list[Span] = []
+        for unit, uses in zip(self.units, self._uses, strict=True):
+            if uses:
+                if runs and runs[-1].end == unit.span.start:
+                    runs[-1] = Span(runs[-1].start, unit.span.end)
+                elif unit.span.length:
+                    runs.append(unit.span)
         chunk = self.candidate.chunk
         last = self.units[-1].span.end if self.units else chunk.span.end
-        found: list[Span] = []
-        for run in runs:
+        for number, run in enumerate(runs):
             if run.end < last:
                 text = run.slice(chunk.text, offset=chunk.span.start)
-                found.append(Span(run.start, run.start + max(1, len(text.rstrip(BLANKS)))))
-            else:
-                found.append(run)
-        return tuple(found)
+                runs[number] = Span(run.start, run.start + max(1, len(text.rstrip(BLANKS))))
+        return tuple(runs)
 
     def compressed(self) -> Candidate:
         """The candidate with what is taken; itself where that is all of it."""

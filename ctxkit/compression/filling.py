@@ -15,6 +15,8 @@ __all__ = ["Filling", "Leaning", "Place"]
 
 _ROUNDS = 2
 """Estimates are a few tokens off: the second round fills what the first one left."""
+_FULL = 0.99
+"""Of the target: so full it is not worth another round."""
 _FURTHEST_BACK = 2
 """Sentences that a sentence such as "He did" may bring with it."""
 
@@ -87,7 +89,7 @@ class Filling:
             self._close_gaps()
             self._head()
             self._settle()
-            if self.used == before:
+            if self.used == before or self.used >= _FULL * self.target:
                 break
 
     def _fill(self) -> None:
@@ -102,7 +104,7 @@ class Filling:
         choice = self.choices[number]
         if choice.takes(unit):
             return False
-        before = choice.cost - (0 if len(choice) else self.overhead)
+        before = choice.cost - (self.overhead if self.overhead and not len(choice) else 0)
         choice.add(unit)
         cost = choice.cost - before
         if self.used + cost > self.target:
