@@ -59,7 +59,7 @@ class Record:
         figures: which have a digit.
         alone: which may be chosen by themselves: all but headings and headers, unless there is nothing else.
         blank: which are white space.
-        vectors: of the sentences in context, FP16 of shape `(n, dimension)`; None without an embedder.
+        vectors: of the sentences in context, FP16 numbers in FP32, shape `(n, dimension)`; None without an embedder.
     """
 
     units: tuple[Unit, ...]
@@ -76,7 +76,7 @@ class Record:
     figures: NDArray[np.bool_]
     alone: NDArray[np.bool_]
     blank: NDArray[np.bool_]
-    vectors: NDArray[np.float16] | None = None
+    vectors: NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
         return len(self.units)
@@ -131,7 +131,7 @@ def _counted(units: Sequence[Unit], counter: TokenCounter) -> NDArray[np.int32]:
     return np.array([counter.count(unit.text.rstrip(BLANKS) or unit.text) for unit in units], dtype=np.int32)
 
 
-def embed_records(records: Sequence[Record], embedder: Embedder, *, batch_size: int = 64) -> list[NDArray[np.float16]]:
+def embed_records(records: Sequence[Record], embedder: Embedder, *, batch_size: int = 64) -> list[NDArray[np.float32]]:
     """The vectors of the sentences of each record, all of them embedded together.
 
     Half precision always, kept or not, so that a choice does not depend on where its vectors came from.
@@ -141,7 +141,7 @@ def embed_records(records: Sequence[Record], embedder: Embedder, *, batch_size: 
     """
     texts = [in_context(record, unit) for record in records for unit in record.units]
     distinct = list(dict.fromkeys(texts))
-    found: dict[str, NDArray[np.float16]] = {}
+    found: dict[str, NDArray[np.float32]] = {}
     for start in range(0, len(distinct), batch_size):
         batch = distinct[start : start + batch_size]
         vectors = np.asarray(embedder.embed(batch))
@@ -152,12 +152,12 @@ def embed_records(records: Sequence[Record], embedder: Embedder, *, batch_size: 
                 remedy="An embedder returns one row for each text.",
             )
         # Rounded: a vector differs by some 1e-6 with what it is batched with.
-        found.update(zip(batch, np.nan_to_num(vectors).round(5).astype(np.float16), strict=True))
-    result: list[NDArray[np.float16]] = []
+        found.update(zip(batch, np.nan_to_num(vectors).round(5).astype(np.float16).astype(np.float32), strict=True))
+    result: list[NDArray[np.float32]] = []
     position = 0
     for record in records:
         mine = [found[text] for text in texts[position : position + len(record)]]
-        result.append(np.stack(mine) if mine else np.zeros((0, embedder.dimension), dtype=np.float16))
+        result.append(np.stack(mine) if mine else np.zeros((0, embedder.dimension), dtype=np.float32))
         position += len(record)
     return result
 

@@ -187,11 +187,11 @@ def _lexical(
 
 def _cosines(
     question: str, records: Sequence[Record], embedder: Embedder | None
-) -> tuple[Floats, NDArray[np.float32] | None, NDArray[np.float32]]:
-    """Cosine of each sentence and the question, the sentences' vectors, and the question's."""
+) -> tuple[Floats, list[NDArray[np.float32]], NDArray[np.float32]]:
+    """Cosine of each sentence and the question, the sentences' vectors by candidate, and the question's."""
     count = sum(len(record) for record in records)
     if embedder is None:
-        return np.zeros(count), None, np.zeros(0, dtype=np.float32)
+        return np.zeros(count), [], np.zeros(0, dtype=np.float32)
     query = np.asarray(embedder.embed([question]), dtype=np.float32)
     if query.shape != (1, embedder.dimension):
         raise EmbeddingError(
@@ -199,22 +199,30 @@ def _cosines(
             subject=type(embedder).__name__,
             remedy="An embedder returns one row for each text.",
         )
-    vectors = np.concatenate([record.vectors for record in records if record.vectors is not None]).astype(np.float32)
-    return np.round(np.nan_to_num(vectors @ query[0]), 4).astype(np.float64), vectors, query[0]
+    vectors = [record.vectors for record in records if record.vectors is not None]
+    return _products(vectors, query[0]), vectors, query[0]
 
 
-def _expanded(vectors: NDArray[np.float32] | None, query: NDArray[np.float32], worth: Floats) -> Floats:
+def _products(vectors: Sequence[NDArray[np.float32]], query: NDArray[np.float32]) -> Floats:
+    products = np.concatenate([part @ query for part in vectors]).astype(np.float64)
+    return np.asarray(np.round(np.nan_to_num(products), 4), dtype=np.float64)
+
+
+def _expanded(vectors: Sequence[NDArray[np.float32]], query: NDArray[np.float32], worth: Floats) -> Floats:
     """Cosine to the question moved towards the best sentences: what belongs to the answer though not to the question.
 
     Source: Rocchio, "Relevance Feedback in Information Retrieval", 1971, without the negative part.
     """
-    if vectors is None:
+    if not vectors:
         return np.zeros(len(worth))
+    ends = np.cumsum([len(part) for part in vectors])
     best = np.argsort(-worth, kind="stable")[:_EXPANDING]
+    owners = np.searchsorted(ends, best, side="right")
+    rows = [vectors[owner][row - ends[owner]] for owner, row in zip(owners.tolist(), best.tolist(), strict=True)]
     shares = np.exp(_SHARPNESS * worth[best])
-    moved = query + _EXPANSION * ((shares / shares.sum()) @ vectors[best].astype(np.float64))
+    moved = query + _EXPANSION * ((shares / shares.sum()) @ np.stack(rows).astype(np.float64))
     norm = float(np.linalg.norm(moved)) or 1.0
-    return _scaled(np.round(np.nan_to_num(vectors @ (moved / norm).astype(np.float32)), 4).astype(np.float64))
+    return _scaled(_products(vectors, (moved / norm).astype(np.float32)))
 
 
 def _scaled(values: Floats) -> Floats:

@@ -37,8 +37,8 @@ _FIELDS = ("tokens", "terms", "rows", "inside", "names", "name_rows", "leans", "
 class SentenceStore:
     """The sentences of chunks with their tokens, words and vectors, in memory and, with a path, on disk.
 
-    In memory are those that were used last. A vector takes two bytes a component. Safe to use from several threads and
-    processes; closing is not needed.
+    In memory are those that were used last. A vector takes two bytes a component on disk, four in memory. Safe to use
+    from several threads and processes; closing is not needed.
 
     Args:
         path: of the file; None keeps everything in memory.
@@ -219,7 +219,7 @@ def _packed(record: Record) -> bytes:
     arrays["total"] = np.array([record.total])
     arrays["counter"] = np.frombuffer(record.counter.encode("utf-8", "surrogatepass"), dtype=np.uint8)
     if record.vectors is not None:
-        arrays["vectors"] = record.vectors
+        arrays["vectors"] = record.vectors.astype(np.float16)
     stream = io.BytesIO()
     for name, array in arrays.items():
         head = f"{name} {array.dtype.str} {','.join(map(str, array.shape))}\n".encode("ascii")
@@ -259,7 +259,7 @@ def _unpacked(content: bytes, item: Candidate) -> Record | None:
             context=context_of(item),
             counter=arrays["counter"].tobytes().decode("utf-8", "surrogatepass"),
             total=int(arrays["total"][0]),
-            vectors=arrays.get("vectors"),
+            vectors=arrays["vectors"].astype(np.float32) if "vectors" in arrays else None,
             **{name: arrays[name] for name in _FIELDS if name != "vectors"},
         )
     except (ValueError, KeyError, TypeError, IndexError):
