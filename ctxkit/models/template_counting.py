@@ -69,11 +69,18 @@ class ChatTemplateCounter:
         return sum(map(len, self._ids(messages, tools)))
 
     def _ids(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, ...]]:
+        for _, ids in self.encode_pieces(messages, tools):
+            yield ids
+
+    def encode_pieces(
+        self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()
+    ) -> Iterator[tuple[str | None, tuple[int, ...]]]:
+        """The prompt's ids piece by piece: each part of a message with its text, what the template writes with None."""
         for index, (text, is_data) in enumerate(pieces(self.template.layout(messages, tools))):
             if is_data:
-                yield self.data_memo(text)
+                yield text, self.data_memo(text)
             else:
-                yield self._later(text) if index else self._first(text)
+                yield None, self._later(text) if index else self._first(text)
 
     def count_message(self, message: Message) -> int:
         """What the message adds to a dialogue; exact for templates that treat all messages of a role alike."""
