@@ -62,6 +62,11 @@ def outcomes(store: Store, name: str) -> Any:
     return {metric: {arm: each.tolist() for arm, each in of.values.items()} for metric, of in found.items()}
 
 
+def embed(store: Store, name: str, word: str) -> Any:
+    vector = np.eye(1, 4, k=len(word) % 3, dtype=np.float32)[0]
+    return store.sessions.put_vectors(name, f"f-{name}", dict.fromkeys(range(1, 6), (word, vector)))
+
+
 ACTIONS: dict[str, Callable[[Store, str, str], Any]] = {
     "put": put,
     "delete": lambda store, name, word: store.documents.delete([name, "x"]),
@@ -70,6 +75,7 @@ ACTIONS: dict[str, Callable[[Store, str, str], Any]] = {
     ],
     "forget": lambda store, name, word: store.sessions.delete(name, branches=True),
     "branch": lambda store, name, word: store.sessions.branch(name, at=store.sessions.info(name).last_sequence).id,
+    "embed": embed,
     "edit": lambda store, name, word: store.sessions.edit(name, 1, Message("user", word), name="y").parent,
     "retire": lambda store, name, word: store.sessions.archive(name, keep=Keep(messages=1)).archived,
     "shorten": lambda store, name, word: store.sessions.prune(name, keep=Keep(messages=len(word))).deleted,
@@ -148,6 +154,8 @@ def seen(store: Store, names: Sequence[str] = ("x", "y")) -> dict[str, Any]:
             "exposures": tried(lambda name=name: store.experiments.exposures(name)),  # type: ignore[misc]
             "outcomes": tried(lambda name=name: outcomes(store, name)),  # type: ignore[misc]
         }
+        spoken = store.sessions.vectors(name, f"f-{name}")
+        found[name]["spoken"] = [(at, digest, vector.tolist()) for at, (digest, vector) in sorted(spoken.items())]
         at, vectors = documents.vectors(f"f-{name}")
         found[name]["vectors"] = (places(at), vectors.tolist())
         if store.kind == "postgresql":
@@ -296,6 +304,7 @@ def filled(postgresql: Any) -> Iterator[Store]:
                 "put",
                 "append",
                 "retire",
+                "embed",
                 "branch",
                 "push",
                 "include",
