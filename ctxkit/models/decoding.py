@@ -9,11 +9,13 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
 from ctxkit.kvcache.identity import PREFILL_GRID
+from ctxkit.models.evicting import PromptEviction
 from ctxkit.settings import require
 
 __all__ = ["FreshCache", "KeyValueCache", "Step", "cache_name", "decode_steps", "prefill_spans"]
@@ -65,6 +67,7 @@ def decode_steps(
     top_p: float,
     seed: int | None,
     check: Callable[[], None],
+    eviction: PromptEviction | None = None,
 ) -> Iterator[Step]:
     """Generate ids after `ids`; a stop id ends it and is the last one yielded.
 
@@ -74,6 +77,7 @@ def decode_steps(
         temperature: 0 takes the likeliest id; else ids are drawn from `softmax(logits / temperature)` cut at `top_p`.
         seed: of a generator of its own; the global state of chance is neither read nor changed.
         check: called between steps; may raise.
+        eviction: watches the prefill, and gives the cache to go on with.
     """
     torch: Any = require("torch", extra="local")
     forward = _Forward(model, cache)
@@ -84,10 +88,15 @@ def decode_steps(
     # Inference mode is entered for each step and not around the loop: a generator's frame may be resumed elsewhere.
     started = time.perf_counter()
     logits = None
-    for start, end in prefill_spans(reused, len(ids)):
-        check()
+    with eviction.prefill() if eviction else nullcontext():
+        for start, end in prefill_spans(reused, len(ids)):
+            check()
+            with torch.inference_mode():
+                logits = forward(ids[start:end])
+    if eviction is not None:
         with torch.inference_mode():
-            logits = forward(ids[start:end])
+            cache = eviction.after(cache)
+        forward = _Forward(model, cache)
     with torch.inference_mode():
         token = _choose(torch, logits, temperature, top_p, generator)
     yield Step(token, time.perf_counter() - started)

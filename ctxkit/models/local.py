@@ -11,11 +11,13 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, cast
 
+from ctxkit.checking import check_able
 from ctxkit.compression.entropy_scores import TokenScores
 from ctxkit.errors import ConfigError, ContextOverflowError, CtxkitError, ModelError, ModelTimeoutError
 from ctxkit.kvcache.reuse import PrefixCache
 from ctxkit.models.catalogue import ModelSource, resolve
 from ctxkit.models.decoding import FreshCache, KeyValueCache, decode_steps
+from ctxkit.models.evicting import PromptEviction
 from ctxkit.models.loading import load_weights
 from ctxkit.models.local_config import LocalConfig, read_config, read_window
 from ctxkit.models.local_scores import score_texts
@@ -27,6 +29,7 @@ from ctxkit.prompts import Completion, CompletionDelta, CompletionOptions, Promp
 from ctxkit.settings import require
 
 if TYPE_CHECKING:
+    from ctxkit.kvcache.eviction.protocol import Evicted, Eviction
     from ctxkit.kvcache.store import BlockStore
 
 __all__ = ["LocalModel"]
@@ -48,6 +51,11 @@ class LocalModel:
         kv: a folder or a `BlockStore`: prefixes of prompts are kept there, and not computed again. Instead of `cache`.
         kv_codec: how they are packed; `none` changes no bit of an answer.
         tenant: whose prefixes; default `$CTXKIT_TENANT`.
+        eviction: after a prompt is read, keep only these of its tokens while answering; off by default. A store gets
+            all of them before.
+
+    Attributes:
+        evicted: what the last eviction did.
 
     Errors: `ModelNotFoundError` (not installed), `ContextOverflowError` (prompt and answer over the window),
     `ModelTimeoutError`, `ModelError`, `MissingExtraError`.
@@ -69,7 +77,10 @@ class LocalModel:
         kv: BlockStore | str | Path | None = None,
         kv_codec: str = "none",
         tenant: str | None = None,
+        eviction: Eviction | None = None,
     ) -> None:
+        if eviction is not None:
+            check_able(eviction, "kept", "eviction", remedy="Give an Eviction(method=…, keep=…).")
         if cache is not None and kv is not None:
             raise ConfigError("cache and kv are both given", subject=str(model), remedy="Give one of them.")
         if window is not None and window < 2:
@@ -83,6 +94,8 @@ class LocalModel:
         if kv is not None:
             cache = PrefixCache(kv, codec=kv_codec, tenant=tenant)
         self.cache: KeyValueCache = cache or FreshCache()
+        self.eviction = eviction
+        self.evicted: Evicted | None = None
 
     @property
     def name(self) -> str:
@@ -216,6 +229,7 @@ class LocalModel:
         answer = _Answer(self.name, len(ids))
         try:
             cache, answer.reused = self.cache.take(weights, ids)
+            evicting = PromptEviction(self.eviction, weights, ids, self.cache) if self.eviction else None
             steps = decode_steps(
                 weights,
                 ids,
@@ -227,9 +241,14 @@ class LocalModel:
                 top_p=options.top_p,
                 seed=options.seed,
                 check=check,
+                eviction=evicting,
             )
+            if evicting is not None:
+                del cache  # so that what is evicted is freed
             for step in steps:
                 clock.step(step.seconds)
+                if evicting is not None:
+                    self.evicted = evicting.done
                 answer.tokens.append(step.token)
                 if step.token in self.stop_ids:
                     answer.finish_reason = "stop"
@@ -239,8 +258,9 @@ class LocalModel:
                 if stream.stopped:
                     answer.finish_reason = "stop"
                     break
-            # The last id was chosen and never fed, so the cache does not hold it.
-            self.cache.give(weights, [*ids, *answer.tokens[:-1]], cache)
+            if evicting is None:
+                # The last id was chosen and never fed, so the cache does not hold it.
+                self.cache.give(weights, [*ids, *answer.tokens[:-1]], cache)
         except CtxkitError:
             raise
         except Exception as error:
