@@ -36,6 +36,7 @@ from ctxkit.trace import Trace
 if TYPE_CHECKING:
     from ctxkit.compression import SentenceStore
     from ctxkit.kvcache.store import BlockStore
+    from ctxkit.precomputing import Precomputed
     from ctxkit.recall import HistoryRetriever
     from ctxkit.rollout import Experiments
     from ctxkit.storage import Encryption, Store
@@ -64,6 +65,7 @@ class ContextEngine:
         candidates: how many chunks to retrieve for a prompt.
         kv: a folder or a `BlockStore` where local models keep the keys and values of prompts, for this store's tenant.
         kv_codec: how they are packed; `none` changes no bit of an answer.
+        kv_chunks: local models use the chunks that `precompute` read ahead into `kv`; approximate, so off by default.
         sentence_vectors: an ingest also embeds each sentence and keeps the vectors beside the store (two bytes a
             component), so that a compressor with `sentences=engine.sentences` embeds only the question.
 
@@ -88,6 +90,7 @@ class ContextEngine:
         candidates: int = 20,
         kv: BlockStore | str | Path | None = None,
         kv_codec: str = "none",
+        kv_chunks: bool = False,
         sentence_vectors: bool = False,
     ) -> None:
         check_whole(candidates, "candidates", minimum=1)
@@ -99,7 +102,7 @@ class ContextEngine:
         self._extractor = extractor
         self._retriever = retriever
         self._window = window
-        self._kv, self._kv_codec = kv, kv_codec
+        self._kv, self._kv_codec, self._kv_chunks = kv, kv_codec, kv_chunks
         self._sentence_vectors = sentence_vectors
         self._models: dict[str, Model] = {}
 
@@ -198,7 +201,8 @@ class ContextEngine:
             from ctxkit.models import get_model
 
             local = self._kv is not None and model.partition(":")[0] == "local"
-            options = {"kv": self._kv, "kv_codec": self._kv_codec, "tenant": self.store.tenant} if local else {}
+            options: dict[str, Any] = {"kv": self._kv, "kv_codec": self._kv_codec, "tenant": self.store.tenant}
+            options = {**options, "kv_chunks": self._kv_chunks} if local else {}
             self._models[model] = get_model(model, **options)
         return self._models[model]
 
@@ -248,6 +252,35 @@ class ContextEngine:
             extractor=self.extractor,
             on_document=on_document,
             sentences=self.sentences,
+        )
+
+    def precompute(
+        self,
+        model: str | Model = "local",
+        *,
+        template: str | Template | None = None,
+        payload: Mapping[str, Any] | str | None = None,
+        on_chunk: Callable[[Precomputed], None] | None = None,
+    ) -> Precomputed:
+        """Read every stored chunk ahead for prompts of a template, so that answers need not; what is there is skipped.
+
+        Needs `kv` and `kv_chunks`. A prompt with a history or another payload begins otherwise, and reads its chunks.
+
+        Raises:
+            ConfigError: the model keeps no chunks. KVCacheError: its chunks cannot be used at another position.
+        """
+        from ctxkit.precomputing import chunk_cache, learn_chunks, stored_chunks
+
+        target: Any = self.model(model)
+        cache = chunk_cache(target)
+        return learn_chunks(
+            stored_chunks(self.store),
+            model=target,
+            cache=cache,
+            assemble=lambda chosen: self.assemble(
+                "?", template=template, payload=payload, model=target, candidates=chosen
+            ),
+            on_chunk=on_chunk,
         )
 
     # Search, assemble, ask.

@@ -162,8 +162,31 @@ class ChunkCache:
         cache = _filled(self._prefix(model, root, (*prefix, *neighbour)))
         _feed(model, cache, list(ids), list(range(start, start + len(ids))))
         layers = [(layer.keys[..., start:, :], layer.values[..., start:, :]) for layer in cache.layers]
-        self._put(root, parent, tuple(text), layers, ids=ids, before=len(before), base=start)
+        self.keep(model, prefix, layers, text=text, before=before, after=after, base=start)
         return True
+
+    def keep(
+        self,
+        model: Any,
+        prefix: Sequence[int],
+        layers: Layers,
+        *,
+        text: Sequence[int],
+        before: Sequence[int] = (),
+        after: Sequence[int] = (),
+        base: int,
+    ) -> None:
+        """Store keys and values of a chunk with its fences that were computed elsewhere, from position `base` on."""
+        torch: Any = require("torch", extra="local")
+        root = root_of(model, codec=self.codec, tenant=self.tenant)
+        ids = (*before, *text, *after)
+        groups = groups_of(layers)
+        with torch.inference_mode():
+            payload = cut(layers, 0, len(ids), groups=groups, codec=self.codec)
+        payload["chunk.ids"] = torch.tensor([len(before), base, *ids], dtype=torch.int64)
+        block = replace(_block(root, chunk_root(root, prefix), text), layout=groups)
+        self.store.remove(block.key)  # a derived block is not replaced, and the fences may be others
+        self.store.put(block, payload)
 
     # At a request.
 
@@ -187,12 +210,13 @@ class ChunkCache:
             return self._nothing(given, chunks, "no chunk of the prompt is stored for this template and model")
         torch: Any = require("torch", extra="local")
         with torch.inference_mode():
-            parts = [(range(prefix), self._prefix(model, root, given[:prefix]))]
-            loaded, fences = set(range(prefix)), 0
+            parts: list[tuple[Sequence[int], Layers]] = [(range(prefix), self._prefix(model, root, given[:prefix]))]
+            loaded, spanned = set(range(prefix)), set[int]()
             for span, unit in stored:
-                at, taken = _landing(given, span, unit, free_from=max(loaded) + 1)
+                free = max(loaded) + 1
+                at, taken = _landing(given, span, unit, free_from=free)
                 loaded.update(at)
-                fences += len(unit.ids) - len(at)
+                spanned.update(range(free, max(at) + 1))
                 distance = span.start - (unit.base + unit.before)
                 parts.append((at, [_moved(model, layer, taken, distance) for layer in unit.layers]))
             loaded.discard(len(given) - 1)
@@ -204,7 +228,7 @@ class ChunkCache:
                 mask = _mask(model, held, fed)
                 _feed(model, cache, [given[at] for at in fed], fed, mask=mask)
                 held = torch.cat([held, torch.tensor(fed, device=model.device)])
-        recomputed = min(fences, len(missing))
+        recomputed = len(spanned.intersection(missing))
         self.last = ChunkUse(
             tokens=len(given),
             prefix=prefix,
@@ -234,26 +258,6 @@ class ChunkCache:
                 held.pop(next(iter(held)))
             held[key] = [(layer.keys, layer.values) for layer in cache.layers]
         return held[key]
-
-    def _put(
-        self,
-        root: Root,
-        parent: str,
-        text: tuple[int, ...],
-        layers: Layers,
-        *,
-        ids: Sequence[int],
-        before: int,
-        base: int,
-    ) -> None:
-        torch: Any = require("torch", extra="local")
-        groups = groups_of(layers)
-        with torch.inference_mode():
-            payload = cut(layers, 0, len(ids), groups=groups, codec=self.codec)
-        payload["chunk.ids"] = torch.tensor([before, base, *ids], dtype=torch.int64)
-        block = replace(_block(root, parent, text), layout=groups)
-        self.store.remove(block.key)  # a derived block is not replaced, and the fences may be others
-        self.store.put(block, payload)
 
     def _unit(self, parent: str, text: tuple[int, ...], model: Any) -> _Unit | None:
         """A stored chunk, decoded; None for a miss, which a damaged one is as well."""

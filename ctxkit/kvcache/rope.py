@@ -37,8 +37,9 @@ def move_keys(model: Any, keys: Tensor, distance: int) -> Tensor:
         move_keys(model, move_keys(model, keys, 300), -300)  # the keys
     """
     torch: Any = require("torch", extra="local")
+    moved: Tensor
     if distance == 0:
-        moved: Tensor = keys.clone()
+        moved = keys.clone()
         return moved
     rotary = _rotary(model)
     with torch.inference_mode():
@@ -47,7 +48,8 @@ def move_keys(model: Any, keys: Tensor, distance: int) -> Tensor:
         turned = keys[..., : cos.shape[-1]].float()
         half = turned.shape[-1] // 2
         across = torch.cat([-turned[..., half:], turned[..., :half]], dim=-1)
-        moved = torch.cat([(turned * cos + across * sin).to(keys.dtype), keys[..., cos.shape[-1] :]], dim=-1)
+        turned = (turned * cos + across * sin).to(keys.dtype)
+        moved = torch.cat([turned, keys[..., cos.shape[-1] :]], dim=-1)
     return moved
 
 

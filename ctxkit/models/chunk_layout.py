@@ -19,11 +19,13 @@ class ChunkLayout:
         ids: what the model is fed.
         prefix: the ids before the first chunk's fence: the same for every prompt of a template without a history.
         chunks: where the texts of the chunks stand, in order.
+        context_end: the ids up to the end of the last chunk's closing fence.
     """
 
     ids: tuple[int, ...]
     prefix: int
     chunks: tuple[ChunkSpan, ...]
+    context_end: int
 
 
 def lay_out(counter: ChatTemplateCounter, prompt: Prompt) -> ChunkLayout:
@@ -35,12 +37,13 @@ def lay_out(counter: ChatTemplateCounter, prompt: Prompt) -> ChunkLayout:
     ids: list[int] = []
     chunks: list[ChunkSpan] = []
     first: int | None = None
-    at = 0
+    at = end = 0
     for text, piece in counter.encode_pieces(prompt.turns, prompt.tools):
         if text is not None and at < len(segments) and text == segments[at].text:
             first = len(ids) if first is None else first
             if segments[at].sources and piece:
                 chunks.append(ChunkSpan(len(ids), len(ids) + len(piece)))
             at += 1
+            end = len(ids) + len(piece)
         ids += piece
-    return ChunkLayout(tuple(ids), first or 0, tuple(chunks))
+    return ChunkLayout(tuple(ids), first or 0, tuple(chunks), end)

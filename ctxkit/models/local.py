@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from threading import Event
@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, cast
 from ctxkit.checking import check_able
 from ctxkit.compression.entropy_scores import TokenScores
 from ctxkit.errors import ConfigError, ContextOverflowError, CtxkitError, ModelError, ModelTimeoutError
+from ctxkit.kvcache.chunk_reuse import ChunkCache
 from ctxkit.kvcache.reuse import PrefixCache
 from ctxkit.models.catalogue import ModelSource, resolve
+from ctxkit.models.chunk_layout import lay_out
 from ctxkit.models.decoding import FreshCache, KeyValueCache, decode_steps
 from ctxkit.models.evicting import PromptEviction
 from ctxkit.models.loading import load_weights
@@ -27,6 +29,7 @@ from ctxkit.models.text_stream import TextStream
 from ctxkit.models.tool_calls import CALL_MARKER, parse_tool_calls
 from ctxkit.prompts import Completion, CompletionDelta, CompletionOptions, Prompt, Timings, Usage
 from ctxkit.settings import require
+from ctxkit.trace import StageRecord
 
 if TYPE_CHECKING:
     from ctxkit.kvcache.eviction.protocol import Evicted, Eviction
@@ -50,6 +53,7 @@ class LocalModel:
         cache: gives and takes keys and values; the seam for a cache that outlives a request.
         kv: a folder or a `BlockStore`: prefixes of prompts are kept there, and not computed again. Instead of `cache`.
         kv_codec: how they are packed; `none` changes no bit of an answer.
+        kv_chunks: use the chunks that were read ahead into `kv`, wherever they land in a prompt; approximate, so off.
         tenant: whose prefixes; default `$CTXKIT_TENANT`.
         eviction: after a prompt is read, keep only these of its tokens while answering; off by default. A store gets
             all of them before.
@@ -76,11 +80,18 @@ class LocalModel:
         cache: KeyValueCache | None = None,
         kv: BlockStore | str | Path | None = None,
         kv_codec: str = "none",
+        kv_chunks: bool = False,
         tenant: str | None = None,
         eviction: Eviction | None = None,
     ) -> None:
         if eviction is not None:
             check_able(eviction, "kept", "eviction", remedy="Give an Eviction(method=…, keep=…).")
+        if kv_chunks and (kv is None or eviction is not None):
+            raise ConfigError(
+                "kv_chunks is given " + ("without kv" if kv is None else "beside an eviction"),
+                subject=str(model),
+                remedy="Give kv=FOLDER, where the chunks are, and no eviction; or leave kv_chunks out.",
+            )
         if cache is not None and kv is not None:
             raise ConfigError("cache and kv are both given", subject=str(model), remedy="Give one of them.")
         if window is not None and window < 2:
@@ -91,8 +102,10 @@ class LocalModel:
         self._dtype = dtype
         self._window = window
         self._given_counter = counter
+        self.chunks: ChunkCache | None = None
         if kv is not None:
             cache = PrefixCache(kv, codec=kv_codec, tenant=tenant)
+            self.chunks = ChunkCache(cache.store, tenant=tenant) if kv_chunks else None
         self.cache: KeyValueCache = cache or FreshCache()
         self.eviction = eviction
         self.evicted: Evicted | None = None
@@ -228,13 +241,15 @@ class LocalModel:
         )
         answer = _Answer(self.name, len(ids))
         try:
-            cache, answer.reused = self.cache.take(weights, ids)
+            before = time.perf_counter()
+            cache, held, answer.reused = self._take(weights, prompt, ids)
+            clock.take = time.perf_counter() - before
             evicting = PromptEviction(self.eviction, weights, ids, self.cache) if self.eviction else None
             steps = decode_steps(
                 weights,
                 ids,
                 cache=cache,
-                reused=answer.reused,
+                reused=held,
                 max_tokens=options.max_tokens,
                 stop_ids=self.stop_ids,
                 temperature=options.temperature,
@@ -274,6 +289,22 @@ class LocalModel:
         if text := answer.close(stream.marked):
             yield CompletionDelta(text)
         yield CompletionDelta(completion=answer.completion(clock.timings()))
+
+    def _take(self, weights: Any, prompt: Prompt, ids: Sequence[int]) -> tuple[Any, int, int]:
+        """A cache, how many ids it holds, and how many of them were not computed for this request."""
+        if self.chunks is not None:
+            started = time.perf_counter()
+            layout = lay_out(self.counter, prompt)
+            cache, held = self.chunks.take(weights, ids, layout.prefix, layout.chunks)
+            use = self.chunks.last
+            notes = {key: value for key, value in asdict(use).items() if value != ""}
+            prompt.trace.records.append(
+                StageRecord("chunk reuse", time.perf_counter() - started, use.chunks, use.found, notes=notes)
+            )
+            if cache is not None:
+                return cache, held, use.reused
+        cache, held = self.cache.take(weights, ids)
+        return cache, held, held
 
     def _check_room(self, ids: list[int], options: CompletionOptions) -> None:
         if len(ids) + options.max_tokens > self.window:
@@ -326,6 +357,7 @@ class _Clock:
         self._started = time.perf_counter()
         self._ready = self._started
         self.load = 0.0
+        self.take = 0.0
         self._prefill: float | None = None
         self._decode = 0.0
 
@@ -349,7 +381,7 @@ class _Clock:
             self._decode += seconds
 
     def timings(self) -> Timings:
-        prefill = self._prefill or 0.0
+        prefill = self.take + (self._prefill or 0.0)
         first = self._ready - self._started + prefill
         return Timings(
             load=self.load, prefill=prefill, first_token=first, decode=self._decode, total=first + self._decode
