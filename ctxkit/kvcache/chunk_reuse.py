@@ -76,6 +76,16 @@ class ChunkUse:
     def reused(self) -> int:
         return self.prefix + self.loaded
 
+    def describe(self) -> str:
+        """For people.
+
+        Example:
+            >>> ChunkUse(100, prefix=20, loaded=60, recomputed=4, read=16, chunks=3, found=2).describe()
+            '20 of the prefix reused, 60 loaded, 4 recomputed, 16 read'
+        """
+        counts = f"{self.prefix} of the prefix reused, {self.loaded} loaded, {self.recomputed} recomputed"
+        return f"{counts}, {self.read} read"
+
 
 @dataclass(frozen=True, slots=True)
 class _Unit:

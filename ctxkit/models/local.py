@@ -297,10 +297,9 @@ class LocalModel:
             layout = lay_out(self.counter, prompt)
             cache, held = self.chunks.take(weights, ids, layout.prefix, layout.chunks)
             use = self.chunks.last
-            notes = {key: value for key, value in asdict(use).items() if value != ""}
-            prompt.trace.records.append(
-                StageRecord("chunk reuse", time.perf_counter() - started, use.chunks, use.found, notes=notes)
-            )
+            record = StageRecord("chunk reuse", time.perf_counter() - started, use.chunks, use.found)
+            record.notes |= {**asdict(use), "tokens": use.describe()}
+            prompt.trace.records.append(record)
             if cache is not None:
                 return cache, held, use.reused
         cache, held = self.cache.take(weights, ids)
