@@ -26,12 +26,16 @@
         ├── AuthenticationError    the provider refused the key (401, 403)
         ├── RateLimitError         the provider refused the rate (429)
         ├── ModelTimeoutError      no answer in time
+        ├── MemoryBudgetError      it needs more memory than there is
         └── ProviderError          the provider failed (5xx) or answered nonsense
 
 Each carries what failed, on which input (`subject`) and what to do about it (`remedy`).
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 __all__ = [
     "AuthenticationError",
@@ -44,6 +48,7 @@ __all__ = [
     "EmbeddingError",
     "HistoryError",
     "KVCacheError",
+    "MemoryBudgetError",
     "MissingExtraError",
     "MissingVariableError",
     "ModelError",
@@ -243,6 +248,20 @@ class RateLimitError(ModelError):
 
 class ModelTimeoutError(ModelError):
     """The model did not answer in time."""
+
+
+class MemoryBudgetError(ModelError):
+    """A request needs more memory than there is, by its plan or because it ran out.
+
+    Attributes:
+        needed: bytes that the request takes by its plan: its cache, and the peak of reading the prompt.
+        free: bytes that there were for it.
+        report: the measurements; after memory ran out also their `cause`.
+    """
+
+    needed: int = 0
+    free: int = 0
+    report: Mapping[str, Any] | None = None
 
 
 class ProviderError(ModelError):

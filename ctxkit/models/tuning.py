@@ -1,0 +1,88 @@
+"""Threads and dtype of a local model, measured on this machine as busy as it is."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from statistics import median
+from typing import Any
+
+from ctxkit.checking import check_whole
+from ctxkit.errors import ConfigError
+from ctxkit.settings import require
+
+__all__ = ["choose_dtype", "choose_threads", "set_threads"]
+
+_TOKENS = 64
+_ROUNDS = 3
+_MARGIN = 1.3
+"""How many times faster half precision must be before it is worth its rounding."""
+
+
+@lru_cache(maxsize=8)
+def choose_dtype(device: str, hidden: int = 1024) -> str:
+    """`float32` or `bfloat16` for a CPU, `auto` (as the weights are) elsewhere; once for each process.
+
+    Multiplies matrices as a prefill does. On CPUs without instructions for it bfloat16 is some five times slower.
+    """
+    if device != "cpu":
+        return "auto"
+    torch: Any = require("torch", extra="local", subject="dtype")
+    rows, square = torch.ones(_TOKENS, hidden), torch.ones(hidden, hidden)
+    pairs = {kind: (rows.to(kind), square.to(kind)) for kind in (torch.float32, torch.bfloat16)}
+    times = _interleaved([lambda one=one: one[0] @ one[1] for one in pairs.values()])  # type: ignore[misc]
+    return "bfloat16" if times[0] > _MARGIN * times[1] else "float32"
+
+
+def choose_threads(forward: Callable[[], Any]) -> int:
+    """The number of threads, of 1, half of the cores and all of them, with which `forward` was fastest.
+
+    What is set by the environment (`OMP_NUM_THREADS`) or by `torch.set_num_threads` below the number of cores stays.
+    The setting is the process's and is put back.
+    """
+    torch: Any = require("torch", extra="local", subject="threads")
+    before = int(torch.get_num_threads())
+    cores = os.cpu_count() or 1
+    if "OMP_NUM_THREADS" in os.environ or before == 1:
+        return before
+    counts = sorted({1, max(1, min(before, cores) // 2), before})
+
+    def run(count: int) -> None:
+        torch.set_num_threads(count)
+        forward()
+
+    try:
+        times = _interleaved([lambda count=count: run(count) for count in counts])  # type: ignore[misc]
+    finally:
+        torch.set_num_threads(before)
+    return min(zip(times, counts, strict=True))[1]
+
+
+def set_threads(threads: int | str, forward: Callable[[], Any]) -> int:
+    """Set the process's threads to a number, or to what `choose_threads` finds; the number.
+
+    Errors: `ConfigError` for anything else.
+    """
+    torch: Any = require("torch", extra="local", subject="threads")
+    if isinstance(threads, str):
+        if threads != "auto":
+            raise ConfigError(f"threads is {threads!r}", remedy="Give a whole number, or 'auto' to measure.")
+        threads = choose_threads(forward)
+    check_whole(threads, "threads", minimum=1)
+    torch.set_num_threads(threads)
+    return threads
+
+
+def _interleaved(calls: list[Callable[[], Any]]) -> list[float]:
+    """The median seconds of each call; what else the machine does meets all of them alike."""
+    times: list[list[float]] = [[] for _ in calls]
+    for call in calls:
+        call()
+    for _ in range(_ROUNDS):
+        for taken, call in zip(times, calls, strict=True):
+            before = time.perf_counter()
+            call()
+            taken.append(time.perf_counter() - before)
+    return [median(taken) for taken in times]
