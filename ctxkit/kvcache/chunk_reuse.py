@@ -169,10 +169,12 @@ class ChunkCache:
         if known is not None and known.ids == ids:
             return False
         start = len(prefix) + len(neighbour)
-        cache = _filled(self._prefix(model, root, (*prefix, *neighbour)))
+        cache = _filled(self._prefix(model, root, (*prefix, *neighbour))[0])
         _feed(model, cache, list(ids), list(range(start, start + len(ids))))
         layers = [(layer.keys[..., start:, :], layer.values[..., start:, :]) for layer in cache.layers]
         self.keep(model, prefix, layers, text=text, before=before, after=after, base=start)
+        if self.store.head(_block(root, chunk_root(root, ()), prefix).key) is None:
+            self.keep(model, (), self._prefix(model, root, prefix)[0], text=prefix, base=0)
         return True
 
     def keep(
@@ -212,6 +214,8 @@ class ChunkCache:
         given = tuple(ids)
         if reason := cannot_move(model):
             return self._nothing(given, chunks, reason)
+        if not prefix or not chunks:
+            return self._nothing(given, chunks, f"the prompt has no {'chunks' if prefix else 'prefix'}")
         root = root_of(model, codec=self.codec, tenant=self.tenant)
         parent = chunk_root(root, given[:prefix])
         found = [(span, self._unit(parent, given[span.start : span.end], model)) for span in chunks]
@@ -220,16 +224,16 @@ class ChunkCache:
             return self._nothing(given, chunks, "no chunk of the prompt is stored for this template and model")
         torch: Any = require("torch", extra="local")
         with torch.inference_mode():
-            parts: list[tuple[Sequence[int], Layers]] = [(range(prefix), self._prefix(model, root, given[:prefix]))]
+            layers, held_before = self._prefix(model, root, given[:prefix])
+            parts: list[tuple[Sequence[int], Layers]] = [(range(prefix), layers)]
             loaded, spanned = set(range(prefix)), set[int]()
             for span, unit in stored:
                 free = max(loaded) + 1
                 at, taken = _landing(given, span, unit, free_from=free)
                 loaded.update(at)
-                spanned.update(range(free, max(at) + 1))
+                spanned.update(range(free, max(loaded) + 1))
                 distance = span.start - (unit.base + unit.before)
                 parts.append((at, [_moved(model, layer, taken, distance) for layer in unit.layers]))
-            loaded.discard(len(given) - 1)
             cache = _filled(_joined(parts))
             missing = [at for at in range(len(given) - 1) if at not in loaded]
             held = torch.tensor([at for rows, _ in parts for at in rows], device=model.device)
@@ -241,10 +245,10 @@ class ChunkCache:
         recomputed = len(spanned.intersection(missing))
         self.last = ChunkUse(
             tokens=len(given),
-            prefix=prefix,
+            prefix=prefix if held_before else 0,
             loaded=len(loaded) - prefix,
             recomputed=recomputed,
-            read=len(given) - len(loaded) - recomputed,
+            read=len(given) - len(loaded) - recomputed + (0 if held_before else prefix),
             chunks=len(chunks),
             found=len(stored),
         )
@@ -257,17 +261,23 @@ class ChunkCache:
 
     # The store.
 
-    def _prefix(self, model: Any, root: Root, prefix: Sequence[int]) -> Layers:
-        """Keys and values of a prefix, exact; those of the last few are kept in memory. One prefill of its ids."""
+    def _prefix(self, model: Any, root: Root, prefix: Sequence[int]) -> tuple[Layers, bool]:
+        """Keys and values of a prefix, and whether they were there; those of the last few are kept in memory."""
         key = chunk_root(root, prefix)
         held = self._prefixes.setdefault(model, {})
-        if key not in held:
+        if known := held.get(key):
+            return known, True
+        unit = self._unit(chunk_root(root, ()), tuple(prefix), model)
+        if unit is None:
             cache = cache_utils().DynamicCache()
             _feed(model, cache, list(prefix), list(range(len(prefix))))
-            if len(held) >= _PREFIXES:
-                held.pop(next(iter(held)))
-            held[key] = [(layer.keys, layer.values) for layer in cache.layers]
-        return held[key]
+            layers = [(layer.keys, layer.values) for layer in cache.layers]
+        else:
+            layers = unit.layers
+        while len(held) >= _PREFIXES:
+            held.pop(next(iter(held)))
+        held[key] = layers
+        return layers, unit is not None
 
     def _unit(self, parent: str, text: tuple[int, ...], model: Any) -> _Unit | None:
         """A stored chunk, decoded; None for a miss, which a damaged one is as well."""
@@ -312,13 +322,13 @@ def _landing(
     """Which positions of the prompt a unit fills, and with which of its tokens: its text, and what fits of its fences.
 
     Fences differ in their number, and the first has no line before it: token by token, outwards from the text, those
-    that are the same are taken.
+    that are the same are taken. The last id of a prompt is left to be read: what follows it is asked for.
     """
     offset = span.start - unit.before
     taken = [
         number
         for number, token in enumerate(unit.ids)
-        if free_from <= offset + number < len(ids) and ids[offset + number] == token
+        if free_from <= offset + number < len(ids) - 1 and ids[offset + number] == token
     ]
     return [offset + number for number in taken], taken
 

@@ -23,10 +23,12 @@ from ctxkit.models.evicting import PromptEviction
 from ctxkit.models.loading import load_weights
 from ctxkit.models.local_config import LocalConfig, read_config, read_window
 from ctxkit.models.local_scores import score_texts
+from ctxkit.models.memory_guard import MemoryGuard
 from ctxkit.models.resolving import get_chat_counter
 from ctxkit.models.template_counting import ChatTemplateCounter
 from ctxkit.models.text_stream import TextStream
 from ctxkit.models.tool_calls import CALL_MARKER, parse_tool_calls
+from ctxkit.models.tuning import read_something, set_threads
 from ctxkit.prompts import Completion, CompletionDelta, CompletionOptions, Prompt, Timings, Usage
 from ctxkit.settings import require
 from ctxkit.trace import StageRecord
@@ -47,7 +49,10 @@ class LocalModel:
     Args:
         model: `local`, a name of the catalogue or of the local hub cache, a model folder, or a GGUF file.
         device: a device of torch, or `auto`.
-        dtype: a dtype of torch, or `auto` (float32 on a CPU).
+        dtype: a dtype of torch, or `auto`: on a CPU what is measured to be faster, nearly always float32; elsewhere
+            that of the weights. `$CTXKIT_DTYPE` is another default.
+        threads: of the process, or `auto`: what is measured to be fastest when the weights are loaded.
+            `$CTXKIT_THREADS` is another default.
         window: tokens of prompt and answer together, instead of the model's own.
         counter: instead of the one that the model's tokenizer and template give.
         cache: gives and takes keys and values; the seam for a cache that outlives a request.
@@ -62,6 +67,7 @@ class LocalModel:
         evicted: what the last eviction did.
 
     Errors: `ModelNotFoundError` (not installed), `ContextOverflowError` (prompt and answer over the window),
+    `MemoryBudgetError` (by the plan, before anything is computed, or with the cause when memory ran out),
     `ModelTimeoutError`, `ModelError`, `MissingExtraError`.
 
     Example:
@@ -75,6 +81,7 @@ class LocalModel:
         *,
         device: str = "auto",
         dtype: str = "auto",
+        threads: int | str = "auto",
         window: int | None = None,
         counter: ChatTemplateCounter | None = None,
         cache: KeyValueCache | None = None,
@@ -100,6 +107,7 @@ class LocalModel:
         self._source: ModelSource = resolve(model)
         self._device = device
         self._dtype = dtype
+        self._threads = threads
         self._window = window
         self._given_counter = counter
         self.chunks: ChunkCache | None = None
@@ -136,7 +144,14 @@ class LocalModel:
     @cached_property
     def weights(self) -> Any:
         """The model of transformers, loaded at the first use."""
-        return load_weights(self._source.folder(), device=self._device, dtype=self._dtype)
+        weights = load_weights(self._source.folder(), device=self._device, dtype=self._dtype)
+        if weights.device.type == "cpu":
+            set_threads(self._threads, lambda: read_something(weights))
+        return weights
+
+    @cached_property
+    def _guard(self) -> MemoryGuard:
+        return MemoryGuard(self.weights, self.name)
 
     def close(self) -> None:
         """Wait until what the cache was given is stored; the model may be used again."""
@@ -229,6 +244,7 @@ class LocalModel:
         loading = "weights" not in self.__dict__
         weights = self.weights
         clock.load = time.perf_counter() - before if loading else 0.0
+        reading = self._guard.check(len(ids) + options.max_tokens)
         clock.restart()
 
         def check() -> None:
@@ -250,6 +266,7 @@ class LocalModel:
                 ids,
                 cache=cache,
                 reused=held,
+                step=reading.step,
                 max_tokens=options.max_tokens,
                 stop_ids=self.stop_ids,
                 temperature=options.temperature,
@@ -279,6 +296,9 @@ class LocalModel:
         except CtxkitError:
             raise
         except Exception as error:
+            phase = "decode" if answer.tokens else "prefill"
+            if short := self._guard.explain(error, reading, phase=phase, caches=self._kept_bytes()):
+                raise short from error
             raise ModelError(
                 f"the model failed ({type(error).__name__}: {error})",
                 subject=self.name,
@@ -298,12 +318,16 @@ class LocalModel:
             cache, held = self.chunks.take(weights, ids, layout.prefix, layout.chunks)
             use = self.chunks.last
             record = StageRecord("chunk reuse", time.perf_counter() - started, use.chunks, use.found)
-            record.notes |= {**asdict(use), "tokens": use.describe()}
+            record.notes |= {**asdict(use), "tokens": use.describe(), "reason": use.reason or None}
             prompt.trace.records.append(record)
             if cache is not None:
                 return cache, held, use.reused
         cache, held = self.cache.take(weights, ids)
         return cache, held, held
+
+    def _kept_bytes(self) -> int:
+        """Of stored keys and values in memory."""
+        return self.cache.store.stats().memory_bytes if isinstance(self.cache, PrefixCache) else 0
 
     def _check_room(self, ids: list[int], options: CompletionOptions) -> None:
         if len(ids) + options.max_tokens > self.window:

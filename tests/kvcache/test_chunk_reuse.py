@@ -124,9 +124,9 @@ def test_prefix_reuse_never_sees_a_chunk(llama: Any) -> None:
     chunks = ChunkCache(store, codec="int8", tenant="a")
     chunks.learn(llama, PREFIX, text=text)
     assert PrefixCache(store, codec="int8", tenant="a").take(llama, [*text, 1])[1] == 0
-    (key,) = store.stored_keys()
-    head = store.head(key)
-    assert head is not None and head.lineage == "derived" and head.root["tenant"] == "a"
+    heads = [store.head(key) for key in store.stored_keys()]
+    assert len(heads) == 2  # the chunk, and the prefix that it was read after
+    assert all(head is not None and head.lineage == "derived" and head.root["tenant"] == "a" for head in heads)
 
 
 def test_a_chunk_survives_a_restart_and_a_damaged_one_is_read(llama: Any, tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_chunk_survives_a_restart_and_a_damaged_one_is_read(llama: Any, tmp_pa
         assert not cache.learn(llama, PREFIX, before=[OPEN[0], 1, OPEN[2]], text=TEXTS[0], after=CLOSE)
     again = ChunkCache(BlockStore(tmp_path), tenant="a")
     assert again.take(llama, ids, len(PREFIX), spans)[1] == len(ids) - 1
-    assert again.last.found == 2
+    assert (again.last.found, again.last.prefix) == (2, len(PREFIX))  # nothing is computed but what is not there
     for file in tmp_path.rglob("*.safetensors"):
         file.write_bytes(b"damaged")
     again = ChunkCache(BlockStore(tmp_path), tenant="a")
@@ -155,3 +155,13 @@ def test_windows_and_empty_input_are_refused(llama: Any, gemma: Any) -> None:
     ids, spans = prompt([0])
     assert cache.take(gemma, ids, len(PREFIX), spans) == (None, 0)
     assert "sliding_attention" in cache.last.reason
+
+
+def test_a_prompt_that_ends_with_a_chunk_has_its_last_id_left(llama: Any, cache: ChunkCache) -> None:
+    ids, spans = prompt([0, 1])
+    ids = ids[: spans[-1].end]
+    held, count = cache.take(llama, ids, len(PREFIX), spans)
+    assert count == held.get_seq_length() == len(ids) - 1
+    assert cache.take(llama, ids, 0, spans) == (None, 0)
+    assert cache.last.reason == "the prompt has no prefix"
+    assert cache.take(llama, ids, len(PREFIX), []) == (None, 0)

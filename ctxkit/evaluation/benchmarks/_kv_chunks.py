@@ -233,8 +233,8 @@ def _hotpotqa(data: Path, count: int, model: LocalModel) -> tuple[list[str], lis
 
     Questions that are answered by yes or no are left out: their likelihood says little of the context.
     """
-    rows = map(json.loads, _unpacked(data / "multihop" / "hotpotqa.jsonl.gz").splitlines())
-    rows = [row for row in rows if row["answer"].lower() not in ("yes", "no")][:count]
+    lines = map(json.loads, _unpacked(data / "multihop" / "hotpotqa.jsonl.gz").splitlines())
+    rows = [row for row in lines if row["answer"].lower() not in ("yes", "no")][:count]
     chance = random.Random(4)
     texts: list[str] = []
     own: list[tuple[list[int], list[int]]] = []
