@@ -206,11 +206,16 @@ class CompressedCache:
                 layer.cumulative_length = whole.length
         return made
 
-    def keep(self, indices: Tensor | Sequence[Tensor]) -> None:
-        """Evict all tokens but these, the same ones in every layer or a choice of each; see `CompressedLayer.keep`."""
+    def keep(self, indices: Tensor | Sequence[Tensor], *, uneven: bool = False) -> None:
+        """Evict all tokens but these, the same ones in every layer or a choice of each; see `CompressedLayer.keep`.
+
+        Args:
+            uneven: layers may keep different numbers; passes of several tokens then need `per_layer_masks`.
+        """
         layers = self.compressed_layers
         of_layers: list[Any] = list(indices) if isinstance(indices, list | tuple) else [indices] * len(layers)
-        if len({index.shape[-1] for index in of_layers}) > 1 or len(of_layers) != len(layers):
+        lengths = {index.shape[-1] for index in of_layers}
+        if (len(lengths) > 1 and not uneven) or len(of_layers) != len(layers):
             raise KVCacheError(
                 "every layer must keep the same number of tokens",
                 remedy=f"Give indices for {len(layers)} layers, equally many for each: one mask serves all layers.",

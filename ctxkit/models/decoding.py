@@ -61,6 +61,7 @@ def decode_steps(
     *,
     cache: Any,
     reused: int,
+    step: int = PREFILL_GRID,
     max_tokens: int,
     stop_ids: frozenset[int],
     temperature: float,
@@ -74,6 +75,7 @@ def decode_steps(
     Args:
         model: a causal language model of transformers, in evaluation mode.
         cache: its key-value cache, which holds the first `reused` ids already.
+        step: ids that are read at once in the prefill.
         temperature: 0 takes the likeliest id; else ids are drawn from `softmax(logits / temperature)` cut at `top_p`.
         seed: of a generator of its own; the global state of chance is neither read nor changed.
         check: called between steps; may raise.
@@ -89,7 +91,7 @@ def decode_steps(
     started = time.perf_counter()
     logits = None
     with eviction.prefill() if eviction else nullcontext():
-        for start, end in prefill_spans(reused, len(ids)):
+        for start, end in prefill_spans(reused, len(ids), step):
             check()
             with torch.inference_mode():
                 logits = forward(ids[start:end])
@@ -105,21 +107,21 @@ def decode_steps(
             return
         check()
         started = time.perf_counter()
-        with torch.inference_mode():
+        with torch.inference_mode(), eviction.decode() if eviction else nullcontext():
             logits = forward([token])
             token = _choose(torch, logits, temperature, top_p, generator)
         yield Step(token, time.perf_counter() - started)
 
 
-def prefill_spans(reused: int, count: int) -> Iterator[tuple[int, int]]:
-    """The steps of a prefill: up to each multiple of 256, then the rest, with or without a cache.
+def prefill_spans(reused: int, count: int, step: int = PREFILL_GRID) -> Iterator[tuple[int, int]]:
+    """The steps of a prefill: up to each multiple of `step`, then the rest, with or without a cache.
 
     Matrix kernels choose how they sum, and so round, by the shapes that they are called with. On one grid a prompt
     whose prefix was restored runs through the same shapes as one that is computed whole, and gives the same bits.
     """
     start = reused
     while start < count:
-        end = min(count, (start // PREFILL_GRID + 1) * PREFILL_GRID)
+        end = min(count, (start // step + 1) * step)
         yield start, end
         start = end
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from ctxkit.kvcache.cache import CompressedCache
 from ctxkit.kvcache.compat import is_sliding_window
 from ctxkit.kvcache.eviction.protocol import Evicted, Eviction, evict
-from ctxkit.kvcache.eviction.reading import Queries, observe
+from ctxkit.kvcache.eviction.reading import Queries, observe, per_layer_masks
 from ctxkit.kvcache.layer import CompressedLayer
 
 __all__ = ["PromptEviction"]
@@ -45,6 +45,12 @@ class PromptEviction:
         self._store.give(self._model, list(self._ids), cache)
         self.done = evict(held, self._eviction, model=self._model, ids=self._ids, queries=self._queries)
         return held
+
+    @contextmanager
+    def decode(self) -> Iterator[None]:
+        """Around the passes that write the answer."""
+        with nullcontext() if self._eviction.even else per_layer_masks(self._model):
+            yield
 
 
 def _adopted(model: Any, cache: Any) -> CompressedCache:

@@ -23,6 +23,7 @@ from ctxkit.kvcache.eviction import (
     SnapKV,
     evict,
     observe,
+    per_layer_masks,
 )
 from ctxkit.kvcache.eviction.reading import attention_shares, capture
 from ctxkit.kvcache.layer import CompressedLayer
@@ -159,6 +160,60 @@ class TestEveryMethod:
         assert hooks(llama) == 0
 
 
+class TestUneven:
+    @pytest.mark.parametrize("align", [1, 16])
+    @pytest.mark.parametrize("keep", [45, 75, 100])
+    def test_layers_compete_and_keep_the_mean(self, llama: Any, keep: int, align: int) -> None:
+        generator = torch.Generator().manual_seed(keep)
+        scores = [scale * torch.rand(1, 2, TOKENS, generator=generator) for scale in (0.3, 1.0, 2.0)]
+        eviction = Eviction(method=Given(scores), keep=keep, recent=8, even=False, align=align)
+        cache, done = filled(llama, eviction, prompt(TOKENS))
+        assert done.of_layers == tuple(layer.length for layer in cache.compressed_layers)
+        assert sum(done.of_layers) == keep * 3 // align * align
+        assert list(done.of_layers) == sorted(done.of_layers)
+        assert done.of_layers[0] < done.of_layers[2]
+        assert all(count % align == 0 and count >= 12 for count in done.of_layers)
+        assert done.bytes_after == sum(done.of_layers) * 2 * 2 * 32 * 4
+        assert {layer.get_seq_length() for layer in cache.layers} == {TOKENS}
+
+    @pytest.mark.parametrize("attention", ["sdpa", "eager"])
+    def test_a_pass_sees_what_each_layer_holds(self, llama: Any, attention: str) -> None:
+        generator = torch.Generator().manual_seed(3)
+        scores = [scale * torch.rand(1, 2, TOKENS, generator=generator) for scale in (1.0, 0.3, 2.0)]
+        more = prompt(7, seed=1)
+        before = llama.config._attn_implementation
+        llama.set_attn_implementation(attention)
+        try:
+            eviction = Eviction(method=Given(scores), keep=60, even=False)
+            cache, done = filled(llama, eviction, prompt(TOKENS))
+            assert len(set(done.of_layers)) == 3
+            one_by_one, _ = filled(llama, eviction, prompt(TOKENS))
+            with per_layer_masks(llama):
+                found = logits(llama, more, cache)
+                single = [logits(llama, more[:, at : at + 1], one_by_one) for at in range(7)]
+            assert torch.allclose(found, torch.cat(single, 1), atol=1e-4)
+            wrong, _ = filled(llama, eviction, prompt(TOKENS))
+            with pytest.raises(RuntimeError):
+                logits(llama, more, wrong)
+        finally:
+            llama.set_attn_implementation(before)
+        assert hooks(llama) == 0
+
+    def test_other_caches_are_read_as_ever(self, llama: Any) -> None:
+        plain, again = transformers.DynamicCache(), transformers.DynamicCache()
+        with per_layer_masks(llama):
+            first = [logits(llama, prompt(n), plain) for n in (20, 9, 1)]
+        for found, n in zip(first, (20, 9, 1), strict=True):
+            assert torch.equal(found, logits(llama, prompt(n), again))
+
+    def test_an_answer(self, llama: Any) -> None:
+        ids = prompt(100)[0].tolist()
+        evicting = PromptEviction(Eviction(method=KVzip(), keep=0.5, even=False), llama, ids, FreshCache())
+        assert len(answer(llama, ids, FreshCache().take(llama, ids)[0], 0, evicting)) == 12
+        assert evicting.done is not None
+        assert sum(evicting.done.of_layers) == 150
+
+
 class TestHybrids:
     def test_sliding_layers_are_left_as_they_are(self, gemma: Any) -> None:
         for method in (ExpectedAttention(sample=40), SnapKV(window=16)):
@@ -196,7 +251,7 @@ class TestScores:
             assert torch.allclose(ours, theirs, atol=1e-6)
 
     def test_expected_attention_is_the_mean_over_drawn_queries(self, llama: Any) -> None:
-        method = ExpectedAttention(sample=2, future=1)
+        method = ExpectedAttention(sample=20_000, future=1)
         cache = CompressedCache(llama.config, codec="none")
         with observe(llama, method) as queries:
             logits(llama, prompt(20), cache)

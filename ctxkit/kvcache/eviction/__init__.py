@@ -4,7 +4,7 @@ from ctxkit.kvcache.eviction.entropy_gate import EntropyGate
 from ctxkit.kvcache.eviction.expected_attention import ExpectedAttention
 from ctxkit.kvcache.eviction.kvzip import KVzip
 from ctxkit.kvcache.eviction.protocol import Evicted, Eviction, Evictor, evict
-from ctxkit.kvcache.eviction.reading import Queries, Reading, observe
+from ctxkit.kvcache.eviction.reading import Queries, Reading, observe, per_layer_masks
 from ctxkit.kvcache.eviction.snapkv import SnapKV
 
 __all__ = [
@@ -19,4 +19,5 @@ __all__ = [
     "SnapKV",
     "evict",
     "observe",
+    "per_layer_masks",
 ]

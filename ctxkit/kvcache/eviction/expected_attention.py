@@ -53,7 +53,7 @@ class ExpectedAttention:
         for index, layer in reading.layers():
             keys, values = (x.float() for x in layer.keys_values(0, layer.length))
             module = queries.modules[index]
-            sample = queries.plain[index].float()
+            sample = queries.plain[index][:, :, -self.sample :].float()
             turn = self._turn(reading.model, module, sample, layer.get_seq_length())
             mean = sample.mean(2, keepdim=True)
             spread = sample - mean

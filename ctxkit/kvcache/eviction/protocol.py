@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ctxkit.checking import check_able, check_number, check_whole
 from ctxkit.errors import ConfigError, KVCacheError
 from ctxkit.kvcache.cache import CompressedCache
+from ctxkit.kvcache.codecs.protocol import torch_module
 from ctxkit.kvcache.eviction.reading import Queries, Reading
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ class Eviction:
         keep: a float is a share of the tokens, more than 0 and at most 1; a whole number is tokens.
         sinks: first tokens that always stay.
         recent: last tokens that always stay.
+        even: every layer keeps equally many. False lets layers compete: those whose tokens score higher keep more, and
+            `keep` is the mean. Better with scores that mean the same in every layer (KVzip's), and then passes of
+            several tokens need `per_layer_masks`.
+        align: where layers compete, the tokens of each are a multiple of this, so that no block stays unpacked.
 
     Errors: `ConfigError`.
     """
@@ -52,11 +57,14 @@ class Eviction:
     keep: float | int
     sinks: int = 4
     recent: int = 32
+    even: bool = True
+    align: int = 1
 
     def __post_init__(self) -> None:
         check_able(self.method, "scores", "method", remedy="Give a method of eviction, such as KVzip().")
         check_whole(self.sinks, "sinks", minimum=0)
         check_whole(self.recent, "recent", minimum=0)
+        check_whole(self.align, "align", minimum=1)
         remedy = "Give a share in (0, 1] as a float, or tokens as a whole number of at least 1."
         if isinstance(self.keep, int):
             check_whole(self.keep, "keep", minimum=1, remedy=remedy)
@@ -77,7 +85,8 @@ class Evicted:
 
     Args:
         tokens: that were held.
-        kept: that still are, in each layer that attends to every token.
+        kept: that still are, in each layer that attends to every token, or the mean of these.
+        of_layers: how many each of them holds.
         bytes_before, bytes_after: live bytes of the cache.
         method: by whom.
         reason: why more stayed than was asked for, or "".
@@ -85,6 +94,7 @@ class Evicted:
 
     tokens: int
     kept: int
+    of_layers: tuple[int, ...]
     bytes_before: int
     bytes_after: int
     method: str
@@ -133,17 +143,39 @@ def evict(
         reason = f"attention is spread over {least:,} tokens, {kept:,} were asked for"
         kept = min(tokens, least)
     if kept < tokens:
-        cache.keep([_chosen(scores, kept, eviction) for scores in eviction.method.scores(reading)])
-    return Evicted(tokens, kept, before, cache.memory_bytes, eviction.method.name, reason)
+        scores = [_protected(found, eviction) for found in eviction.method.scores(reading)]
+        counts = [kept] * len(scores) if eviction.even else _counts(scores, kept, eviction)
+        chosen = [found.topk(count, -1).indices.sort(-1).values for found, count in zip(scores, counts, strict=True)]
+        cache.keep(chosen, uneven=not eviction.even)
+    held = tuple(layer.length for _, layer in reading.layers())
+    return Evicted(tokens, kept, held, before, cache.memory_bytes, eviction.method.name, reason)
 
 
-def _chosen(scores: Tensor, kept: int, eviction: Eviction) -> Tensor:
-    """Ascending indices `(rows, heads, kept)`."""
+def _protected(scores: Tensor, eviction: Eviction) -> Tensor:
     scores = scores.clone()
     scores[..., : eviction.sinks] = float("inf")
     scores[..., scores.shape[-1] - eviction.recent :] = float("inf")
-    indices: Tensor = scores.topk(kept, -1).indices.sort(-1).values
-    return indices
+    return scores
+
+
+def _counts(scores: list[Tensor], kept: int, eviction: Eviction) -> list[int]:
+    """How many tokens each layer keeps: as many as it has among the best of all, `kept` in the mean, not more."""
+    torch = torch_module()
+    tokens, unit = scores[0].shape[-1], eviction.align
+    least = -(-max(eviction.sinks + eviction.recent, 1) // unit)
+    total = max(kept * len(scores) // unit, least * len(scores))
+    flat = torch.cat([found.flatten() for found in scores])
+    last = flat.topk(min(flat.numel(), kept * flat.numel() // tokens)).values[-1]
+    shares = [float((found >= last).sum()) / (found.numel() // tokens) / unit for found in scores]
+    counts = [min(tokens // unit, max(least, int(share))) for share in shares]
+    # What rounding down left over goes to the layers that lost most by it; what the least ones took is given back.
+    while sum(counts) != total:
+        step = 1 if sum(counts) < total else -1
+        free = [at for at, count in enumerate(counts) if least <= count + step <= tokens // unit]
+        if not free:
+            break
+        counts[max(free, key=lambda at: step * (shares[at] - counts[at]))] += step
+    return [min(tokens, count * unit) for count in counts]
 
 
 def _check(reading: Reading, method: str) -> int:

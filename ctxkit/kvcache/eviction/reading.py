@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ctxkit.kvcache.cache import CompressedCache
 
-__all__ = ["Queries", "Reading", "attention_shares", "capture", "observe"]
+__all__ = ["Queries", "Reading", "attention_shares", "capture", "observe", "per_layer_masks"]
 
 Seen = Callable[[Any, "Tensor", "Tensor"], None]
 """Called with an attention module and its queries before and after rotation, `(rows, query heads, tokens, dim)`."""
@@ -127,6 +127,41 @@ def capture(model: Any, seen: Seen, *, last: int | None = None) -> Iterator[None
     try:
         for module in _attention_modules(model):
             handles.append(module.register_forward_hook(hook, with_kwargs=True))
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def per_layer_masks(model: Any) -> Iterator[None]:
+    """While it lasts, layers of a cache that hold different numbers of tokens each get a mask of their own length.
+
+    transformers makes one mask for all layers, by the length of the first. Only passes of several tokens need it, and
+    only after an uneven eviction; without it such a pass is an error of torch about shapes. The hooks always go.
+    """
+    torch = torch_module()
+
+    def hook(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+        cache = kwargs.get("cache", kwargs.get("past_key_values"))
+        layers = getattr(cache, "layers", ())
+        layer = layers[module.layer_idx] if module.layer_idx < len(layers) else None
+        mask = kwargs.get("attention_mask")
+        if not isinstance(layer, CompressedLayer) or not layer.removed or mask is None or mask.ndim != 4:
+            return None
+        wanted = layer.length + mask.shape[2]
+        missing = wanted - mask.shape[3]
+        if not missing:
+            return None
+        # What is held before the pass is visible to all of it: rows are not padded.
+        visible = True if mask.dtype == torch.bool else 0.0
+        mask = torch.nn.functional.pad(mask, (missing, 0), value=visible) if missing > 0 else mask[..., -missing:]
+        return args, {**kwargs, "attention_mask": mask}
+
+    handles: list[Any] = []
+    try:
+        for module in _attention_modules(model):
+            handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
         yield
     finally:
         for handle in handles:

@@ -51,7 +51,7 @@ class SnapKV:
         found = []
         for index, layer in reading.layers():
             keys, _ = layer.keys_values(0, layer.length)
-            shares = attention_shares(queries.modules[index], queries.turned[index], keys)
+            shares = attention_shares(queries.modules[index], queries.turned[index][:, :, -self.window :], keys)
             own = shares.shape[3]
             votes = shares[..., :-own].mean((2, 3))
             votes = torch.nn.functional.avg_pool1d(votes, self.pool, padding=self.pool // 2, stride=1)
