@@ -141,6 +141,9 @@ def ask(
     seed: int | None = typer.Option(None, help="The same seed gives the same answer."),
     kv: str | None = KvOption,
     kv_codec: str = KvCodecOption,
+    kv_chunks: bool = typer.Option(
+        False, "--kv-chunks", help="Use the chunks that ingest --precompute-kv read ahead: faster, and approximate."
+    ),
     stop: list[str] = typer.Option([], help="A text that ends the answer; repeat for more."),
     timeout: float = typer.Option(120.0, help="Seconds for the answer."),
     record: bool = RecordOption,
@@ -157,8 +160,17 @@ def ask(
     options = CompletionOptions(
         max_tokens=max_tokens, temperature=temperature, seed=seed, stop=tuple(stop), timeout=timeout
     )
+    folder = kv_folder(kv)
+    if kv_chunks and folder is None:
+        raise ConfigError("there is no store of chunks", remedy="Make one: ctxkit ingest --precompute-kv local PATH.")
     with _opened(
-        store, tenant, embedder=embedder, candidates=candidates, kv=kv_folder(kv), kv_codec=kv_codec
+        store,
+        tenant,
+        embedder=embedder,
+        candidates=candidates,
+        kv=folder,
+        kv_codec=kv_codec,
+        kv_chunks=kv_chunks,
     ) as engine:
         engine.stages = make_stages(
             engine,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import typer
 
+from ctxkit.cli.kv import DEFAULT_FOLDER, kv_folder
 from ctxkit.cli.output import (
     EmbedderOption,
     FilterOption,
@@ -26,6 +29,18 @@ from ctxkit.errors import ConfigError
 
 __all__ = ["add_to"]
 
+PrecomputeKvOption = typer.Option(
+    None, "--kv", help="Where the chunks are kept. [default: $CTXKIT_KV, else .ctxkit/kv, which is made]"
+)
+
+
+def precompute_folder(value: str | None) -> Path:
+    """The folder of keys and values, which need not be there yet. Errors: `ConfigError` where it is switched off."""
+    folder = kv_folder(value)
+    if folder is None and (value or os.environ.get("CTXKIT_KV")):
+        raise ConfigError("the store of keys and values is off", remedy="Give --kv FOLDER.")
+    return folder or DEFAULT_FOLDER
+
 
 def ingest(
     paths: list[str] = typer.Argument(..., help="Files and folders; - reads standard input."),
@@ -37,6 +52,15 @@ def ingest(
         "light", help="Finds the entities of the graph: none, or the name of a registered extractor."
     ),
     prune: bool = typer.Option(False, help="Also delete documents under the paths whose files are gone."),
+    precompute_kv: str | None = typer.Option(
+        None,
+        "--precompute-kv",
+        metavar="MODEL",
+        help="Afterwards read every chunk ahead for this local model, so that ask --kv-chunks need not: local, "
+        "local:PATH.",
+    ),
+    template: str | None = typer.Option(None, "--template", help="Of the prompts to precompute for. [default: plain]"),
+    kv: str | None = PrecomputeKvOption,
     name: str = typer.Option("stdin.txt", help="The source name of standard input; its ending decides the format."),
     store: str | None = StoreOption,
     tenant: str | None = TenantOption,
@@ -52,9 +76,20 @@ def ingest(
     from ctxkit.engine import ContextEngine
     from ctxkit.reading import read_bytes
 
+    if precompute_kv is None and (kv is not None or template is not None):
+        raise ConfigError("--kv and --template are for precomputing", remedy="Add --precompute-kv MODEL, as local.")
+    folder = precompute_folder(kv) if precompute_kv is not None else None
     cutter = chunker_of(chunker, extractor, overlap=overlap, max_tokens=max_tokens)
     with (
-        ContextEngine.open(store, tenant=tenant, embedder=embedder, extractor=extractor, chunker=cutter) as engine,
+        ContextEngine.open(
+            store,
+            tenant=tenant,
+            embedder=embedder,
+            extractor=extractor,
+            chunker=cutter,
+            kv=folder,
+            kv_chunks=folder is not None,
+        ) as engine,
         progress("Reading", quiet=as_json) as step,
     ):
 
@@ -67,8 +102,13 @@ def ingest(
             report = engine.ingest_documents([read_bytes(sys.stdin.buffer.read(), source=name)], on_document=show)
         else:
             report = engine.ingest(paths, prune=prune, on_document=show)
+        ahead = None
+        if precompute_kv is not None:
+            ahead = engine.precompute(
+                precompute_kv, template=template, on_chunk=lambda done: step(f"{done.chunks} chunks read ahead")
+            )
     if as_json:
-        emit(report.to_json())
+        emit({**report.to_json(), **({"precomputed": ahead.to_json()} if ahead else {})})
     else:
         noun = "document" if report.documents == 1 else "documents"
         say(
@@ -78,6 +118,13 @@ def ingest(
         )
         for source, reason in report.skipped:
             say(f"  skipped {source}: {reason}")
+        if ahead is not None:
+            say(
+                f"{ahead.chunks} chunks for {precompute_kv}: {ahead.stored} read ahead ({ahead.tokens:,} tokens) in "
+                f"{ahead.seconds:.1f} s, {ahead.there} there already; in {folder}"
+            )
+            for chunk, reason in ahead.skipped:
+                say(f"  skipped chunk {chunk}: {reason}")
         for source, error in report.failed:
             error_line(f"{source}: {error}" if source not in error else error)
     if report.failed:

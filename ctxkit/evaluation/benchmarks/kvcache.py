@@ -17,6 +17,7 @@ PARTS = {
     "lookups": "ctxkit.evaluation.benchmarks._kv_lookups",
     "decode": "ctxkit.evaluation.benchmarks._kv_decode",
     "prefix": "ctxkit.evaluation.benchmarks._kv_prefix",
+    "chunks": "ctxkit.evaluation.benchmarks._kv_chunks",
     "eviction": "ctxkit.evaluation.benchmarks._kv_eviction",
 }
 """Part by part, the module whose `run(data, full=…)` gives a report of its own."""
