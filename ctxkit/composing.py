@@ -133,6 +133,7 @@ def chunker_of(
     """
     if not isinstance(chunker, str):
         return cast(Chunker, part_of("chunker", chunker))
+    known: Mapping[str, inspect.Parameter]
     try:
         known = inspect.signature(load("chunker", chunker)).parameters
     except (TypeError, ValueError):  # some callables do not tell theirs

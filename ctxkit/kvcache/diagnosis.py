@@ -87,7 +87,7 @@ def diagnose(
     taken = max(0, (before.free - after.free) - max(0, after.held - before.held))
     scattered = max(0, after.held - after.used)
     unexplained = max(0, before.used - resting.used - caches)
-    if after.free + taken >= missing and taken > 0:
+    if after.free < missing <= after.free + taken:
         cause = "other processes"
     elif scattered >= missing:
         cause = "fragmentation"

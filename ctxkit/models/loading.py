@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 import weakref
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from ctxkit.errors import ConfigError, ModelError
 from ctxkit.models.conversion import offline_transformers
 from ctxkit.models.local_config import verify_weights
+from ctxkit.models.tuning import choose_dtype
 from ctxkit.settings import require
 
 __all__ = ["load_weights"]
@@ -25,15 +27,17 @@ def load_weights(folder: Path, *, device: str = "auto", dtype: str = "auto") -> 
     Args:
         folder: as `save_pretrained` writes it, with safetensors weights.
         device: a device of torch, or `auto`: a GPU where there is one.
-        dtype: of torch, or `auto`: float32 on a CPU (there bfloat16 makes prefill some five times slower), else what
-            the weights have.
+        dtype: of torch, or `auto`: on a CPU float32, or bfloat16 where it is measured to be faster (on many it makes
+            prefill some five times slower); else what the weights have. `$CTXKIT_DTYPE` is another default.
 
     Errors: `ConfigError` for a device or dtype that does not exist, `ModelError` for weights that cannot be loaded.
     """
     torch: Any = require("torch", extra="local", subject=str(folder))
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    chosen = getattr(torch, dtype, None) if dtype != "auto" else torch.float32 if device == "cpu" else "auto"
+    if dtype == "auto":
+        dtype = os.environ.get("CTXKIT_DTYPE") or choose_dtype(device)
+    chosen = getattr(torch, dtype, None) if dtype != "auto" else "auto"
     if chosen != "auto" and not isinstance(chosen, torch.dtype):
         raise ConfigError("torch has no such dtype", subject=dtype, remedy="Use float32, bfloat16 or float16.")
     key = (folder.resolve(), device, str(chosen))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from threading import Event
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ctxkit.checking import check_able
 from ctxkit.compression.entropy_scores import TokenScores
-from ctxkit.errors import ConfigError, ContextOverflowError, CtxkitError, ModelError, ModelTimeoutError
+from ctxkit.errors import ConfigError, ContextOverflowError, CtxkitError, ModelError
 from ctxkit.kvcache.chunk_reuse import ChunkCache
 from ctxkit.kvcache.reuse import PrefixCache
 from ctxkit.models.catalogue import ModelSource, resolve
@@ -21,15 +21,16 @@ from ctxkit.models.chunk_layout import lay_out
 from ctxkit.models.decoding import FreshCache, KeyValueCache, decode_steps
 from ctxkit.models.evicting import PromptEviction
 from ctxkit.models.loading import load_weights
+from ctxkit.models.local_answer import Answer, Clock
 from ctxkit.models.local_config import LocalConfig, read_config, read_window
 from ctxkit.models.local_scores import score_texts
 from ctxkit.models.memory_guard import MemoryGuard
 from ctxkit.models.resolving import get_chat_counter
 from ctxkit.models.template_counting import ChatTemplateCounter
 from ctxkit.models.text_stream import TextStream
-from ctxkit.models.tool_calls import CALL_MARKER, parse_tool_calls
+from ctxkit.models.tool_calls import CALL_MARKER
 from ctxkit.models.tuning import read_something, set_threads
-from ctxkit.prompts import Completion, CompletionDelta, CompletionOptions, Prompt, Timings, Usage
+from ctxkit.prompts import Completion, CompletionDelta, CompletionOptions, Prompt
 from ctxkit.settings import require
 from ctxkit.trace import StageRecord
 
@@ -237,7 +238,7 @@ class LocalModel:
             ) from error
 
     def _stream(self, prompt: Prompt, options: CompletionOptions, cancelled: Event) -> Iterator[CompletionDelta]:
-        clock = _Clock(options.timeout)
+        clock = Clock(options.timeout)
         ids = self.encode(prompt)
         self._check_room(ids, options)
         before = time.perf_counter()
@@ -255,7 +256,7 @@ class LocalModel:
         stream = TextStream(
             self.counter.tokenizer.decode, stops=options.stop, marker=CALL_MARKER if prompt.tools else ""
         )
-        answer = _Answer(self.name, len(ids))
+        answer = Answer(self.name, len(ids))
         try:
             before = time.perf_counter()
             cache, held, answer.reused = self._take(weights, prompt, ids)
@@ -334,78 +335,3 @@ class LocalModel:
             raise ContextOverflowError(
                 parts={"prompt": len(ids), "answer": options.max_tokens}, available=self.window, subject=self.name
             )
-
-
-@dataclass(slots=True)
-class _Answer:
-    """What an answer is so far."""
-
-    model: str
-    prompt_tokens: int
-    reused: int = 0
-    tokens: list[int] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    calls: tuple[Any, ...] = ()
-    finish_reason: str = "length"
-
-    def add(self, text: str) -> str:
-        if text:
-            self.texts.append(text)
-        return text
-
-    def close(self, marked: str) -> str:
-        """Read the calls; what looked like one and is none belongs to the text after all."""
-        self.calls = parse_tool_calls(marked) if marked else ()
-        if self.calls:
-            self.finish_reason = "tool_calls"
-            return ""
-        return self.add(marked)
-
-    def completion(self, timings: Timings) -> Completion:
-        return Completion(
-            text="".join(self.texts),
-            model=self.model,
-            tool_calls=self.calls,
-            usage=Usage(self.prompt_tokens, len(self.tokens), self.reused),
-            timings=timings,
-            finish_reason=self.finish_reason,
-        )
-
-
-class _Clock:
-    """The seconds of one request; what a reader of the stream takes between two steps is not the model's time."""
-
-    def __init__(self, timeout: float) -> None:
-        self._timeout = timeout
-        self._started = time.perf_counter()
-        self._ready = self._started
-        self.load = 0.0
-        self.take = 0.0
-        self._prefill: float | None = None
-        self._decode = 0.0
-
-    def restart(self) -> None:
-        """The model is ready: the timeout is for the answer, not for loading the weights once."""
-        self._ready = time.perf_counter()
-
-    def check(self, subject: str) -> None:
-        waited = time.perf_counter() - self._ready
-        if waited > self._timeout:
-            raise ModelTimeoutError(
-                f"no complete answer within {self._timeout:g} s",
-                subject=subject,
-                remedy="Raise the timeout, lower max_tokens, or shorten the prompt.",
-            )
-
-    def step(self, seconds: float) -> None:
-        if self._prefill is None:
-            self._prefill = seconds
-        else:
-            self._decode += seconds
-
-    def timings(self) -> Timings:
-        prefill = self.take + (self._prefill or 0.0)
-        first = self._ready - self._started + prefill
-        return Timings(
-            load=self.load, prefill=prefill, first_token=first, decode=self._decode, total=first + self._decode
-        )

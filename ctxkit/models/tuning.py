@@ -13,7 +13,7 @@ from ctxkit.checking import check_whole
 from ctxkit.errors import ConfigError
 from ctxkit.settings import require
 
-__all__ = ["choose_dtype", "choose_threads", "set_threads"]
+__all__ = ["choose_dtype", "choose_threads", "read_something", "set_threads"]
 
 _TOKENS = 64
 _ROUNDS = 3
@@ -66,13 +66,22 @@ def set_threads(threads: int | str, forward: Callable[[], Any]) -> int:
     Errors: `ConfigError` for anything else.
     """
     torch: Any = require("torch", extra="local", subject="threads")
-    if isinstance(threads, str):
-        if threads != "auto":
-            raise ConfigError(f"threads is {threads!r}", remedy="Give a whole number, or 'auto' to measure.")
-        threads = choose_threads(forward)
+    if threads == "auto":
+        threads = os.environ.get("CTXKIT_THREADS") or choose_threads(forward)
+    try:
+        threads = int(threads) if isinstance(threads, str) else threads
+    except ValueError:
+        raise ConfigError(f"threads is {threads!r}", remedy="Give a whole number, or 'auto' to measure.") from None
     check_whole(threads, "threads", minimum=1)
     torch.set_num_threads(threads)
     return threads
+
+
+def read_something(model: Any) -> None:
+    """A prefill of 64 tokens, for measuring."""
+    torch: Any = require("torch", extra="local", subject="threads")
+    with torch.inference_mode():
+        model(input_ids=torch.zeros(1, _TOKENS, dtype=torch.long), use_cache=False)
 
 
 def _interleaved(calls: list[Callable[[], Any]]) -> list[float]:

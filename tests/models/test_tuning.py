@@ -1,0 +1,61 @@
+"""Threads and dtype are measured, and what somebody set stays."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ctxkit.errors import ConfigError
+from ctxkit.models.tuning import choose_dtype, choose_threads, set_threads
+
+torch = pytest.importorskip("torch")
+
+
+def test_a_cpu_gets_a_dtype_that_it_has() -> None:
+    assert choose_dtype("cpu") in ("float32", "bfloat16")
+    assert choose_dtype("cuda") == "auto"
+
+
+def test_the_environment_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert choose_threads(lambda: None) == torch.get_num_threads()
+    monkeypatch.setenv("CTXKIT_THREADS", "1")
+    before = torch.get_num_threads()
+    assert set_threads("auto", lambda: None) == 1
+    torch.set_num_threads(before)
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="there is one core")
+def test_the_faster_number_is_taken_and_the_setting_put_back() -> None:
+    code = """
+import time, torch
+from ctxkit.models.tuning import choose_threads
+torch.set_num_threads(2)
+slow_with = None
+def forward():
+    time.sleep(0.02 if torch.get_num_threads() == slow_with else 0.001)
+for slow_with, best in ((2, 1), (1, 2)):
+    assert choose_threads(forward) == best, slow_with
+assert torch.get_num_threads() == 2
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("wrong", ["many", 0, -1, 1.5, True])
+def test_wrong_numbers_are_refused(wrong: object) -> None:
+    with pytest.raises(ConfigError):
+        set_threads(wrong, time.time)  # type: ignore[arg-type]
+
+
+def test_a_number_is_set() -> None:
+    before = torch.get_num_threads()
+    try:
+        assert set_threads(1, time.time) == 1 == torch.get_num_threads()
+    finally:
+        torch.set_num_threads(before)
