@@ -18,7 +18,9 @@ PARTS = {
     "decode": "ctxkit.evaluation.benchmarks._kv_decode",
     "prefix": "ctxkit.evaluation.benchmarks._kv_prefix",
     "chunks": "ctxkit.evaluation.benchmarks._kv_chunks",
+    "plan": "ctxkit.evaluation.benchmarks._kv_plan",
     "eviction": "ctxkit.evaluation.benchmarks._kv_eviction",
+    "eviction-quality": "ctxkit.evaluation.benchmarks._kv_eviction_quality",
 }
 """Part by part, the module whose `run(data, full=…)` gives a report of its own."""
 
