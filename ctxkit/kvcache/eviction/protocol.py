@@ -159,14 +159,21 @@ def _protected(scores: Tensor, eviction: Eviction) -> Tensor:
 
 
 def _counts(scores: list[Tensor], kept: int, eviction: Eviction) -> list[int]:
-    """How many tokens each layer keeps: as many as it has among the best of all, `kept` in the mean, not more."""
+    """How many tokens each layer keeps: `kept` in the mean, not more.
+
+    A layer's k-th place is worth the geometric mean of the scores that its heads would fill it with, and the best
+    places of all layers are taken. (By the arithmetic mean one head with a high score buys places for heads that have
+    no use for them: 1.3 times the drift.)
+    """
     torch = torch_module()
     tokens, unit = scores[0].shape[-1], eviction.align
     least = -(-max(eviction.sinks + eviction.recent, 1) // unit)
     total = max(kept * len(scores) // unit, least * len(scores))
-    flat = torch.cat([found.flatten() for found in scores])
-    last = flat.topk(min(flat.numel(), kept * flat.numel() // tokens)).values[-1]
-    shares = [float((found >= last).sum()) / (found.numel() // tokens) / unit for found in scores]
+    places = torch.stack(
+        [found.sort(-1, descending=True).values.clamp(min=1e-12).log().mean((0, 1)) for found in scores]
+    )
+    last = places.flatten().topk(min(places.numel(), kept * len(scores))).values[-1]
+    shares = [int((worth >= last).sum()) / unit for worth in places]
     counts = [min(tokens // unit, max(least, int(share))) for share in shares]
     # What rounding down left over goes to the layers that lost most by it; what the least ones took is given back.
     while sum(counts) != total:
