@@ -176,17 +176,19 @@ class TestUneven:
         assert done.bytes_after == sum(done.of_layers) * 2 * 2 * 32 * 4
         assert {layer.get_seq_length() for layer in cache.layers} == {TOKENS}
 
+    @pytest.mark.parametrize("last", [2.0, 1e9])  # the last layer keeps all
     @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-    def test_a_pass_sees_what_each_layer_holds(self, llama: Any, attention: str) -> None:
+    def test_a_pass_sees_what_each_layer_holds(self, llama: Any, attention: str, last: float) -> None:
         generator = torch.Generator().manual_seed(3)
-        scores = [scale * torch.rand(1, 2, TOKENS, generator=generator) for scale in (1.0, 0.3, 2.0)]
+        scores = [scale * torch.rand(1, 2, TOKENS, generator=generator) for scale in (1.0, 0.3, last)]
         more = prompt(7, seed=1)
         before = llama.config._attn_implementation
         llama.set_attn_implementation(attention)
         try:
-            eviction = Eviction(method=Given(scores), keep=60, even=False)
+            eviction = Eviction(method=Given(scores), keep=90, even=False)
             cache, done = filled(llama, eviction, prompt(TOKENS))
             assert len(set(done.of_layers)) == 3
+            assert (done.of_layers[2] == TOKENS) == (last == 1e9)
             one_by_one, _ = filled(llama, eviction, prompt(TOKENS))
             with per_layer_masks(llama):
                 found = logits(llama, more, cache)
@@ -284,7 +286,7 @@ class TestScores:
 
     def test_the_gate_lets_less_go_where_attention_is_spread(self, llama: Any) -> None:
         ids = prompt(TOKENS)
-        gate = EntropyGate(method=SnapKV(window=16))
+        gate = EntropyGate(method=SnapKV(window=16), margin=1)
         _, done = filled(llama, Eviction(method=gate, keep=40), ids)
         with observe(llama, gate) as queries:
             whole = CompressedCache(llama.config, codec="none")

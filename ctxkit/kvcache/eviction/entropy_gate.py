@@ -18,7 +18,7 @@ __all__ = ["EntropyGate"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntropyGate:
-    """Another method, that keeps at least as many tokens as the widest head of each layer attends to.
+    """Another method, that keeps at least twice as many tokens as the widest head of each layer attends to.
 
     A query whose attention has the entropy H attends to as many tokens as exp(H) equally; of each layer the head with
     the largest mean counts, of the layers the mean. Entropy decides how much may go, not what: weighting scores with
@@ -33,7 +33,7 @@ class EntropyGate:
     """
 
     method: Evictor
-    margin: float = 1.0
+    margin: float = 2.0
     window: int = 32
 
     def __post_init__(self) -> None:

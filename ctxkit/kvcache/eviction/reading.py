@@ -147,7 +147,7 @@ def per_layer_masks(model: Any) -> Iterator[None]:
         layers = getattr(cache, "layers", ())
         layer = layers[module.layer_idx] if module.layer_idx < len(layers) else None
         mask = kwargs.get("attention_mask")
-        if not isinstance(layer, CompressedLayer) or not layer.removed or mask is None or mask.ndim != 4:
+        if not isinstance(layer, CompressedLayer) or mask is None or mask.ndim != 4:
             return None
         wanted = layer.length + mask.shape[2]
         missing = wanted - mask.shape[3]
