@@ -26,7 +26,7 @@ from ctxkit.composing import (
 )
 from ctxkit.documents import Candidate, Document, Query
 from ctxkit.errors import ProviderError
-from ctxkit.ingest import Ingestion, IngestReport, below, vanished
+from ctxkit.ingest import Ingestion, IngestReport, below, forget_vanished, vanished
 from ctxkit.messages import Message
 from ctxkit.prompts import Budget, Completion, CompletionDelta, CompletionOptions, Prompt
 from ctxkit.protocols import ChatCounter, Chunker, Embedder, EntityExtractor, Model, Retriever, Stage, Window
@@ -234,8 +234,8 @@ class ContextEngine:
         if prune:
             gone = vanished(self.store, stored, seen, report)
             report.deleted = self.store.documents.delete(gone) if gone else 0
-        if self.sentences is not None:  # of documents that are gone, whoever deleted them, nothing stays
-            self.sentences.forget(self.sentences.documents() - {info.id for info in self.store.documents.list()})
+        if self.sentences is not None:
+            forget_vanished(self.sentences, self.store, report)
         return report
 
     def ingest_documents(

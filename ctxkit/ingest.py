@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ctxkit.checking import check_kind
 from ctxkit.chunking import StreamableChunker, StreamingChunker
 from ctxkit.documents import Chunk, Document, content_hash
-from ctxkit.errors import CtxkitError, NotFoundError
+from ctxkit.errors import CtxkitError, NotFoundError, StorageError
 from ctxkit.graph.building import GRAPH_VERSION, document_graph
 from ctxkit.graph.tagging import tag
 from ctxkit.protocols import Chunker, Embedder, EntityExtractor
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ctxkit.compression import SentenceStore
     from ctxkit.storage import Store
 
-__all__ = ["IngestReport", "Ingestion", "below", "recipe", "vanished"]
+__all__ = ["IngestReport", "Ingestion", "below", "forget_vanished", "recipe", "vanished"]
 
 BATCH = 32
 """Documents that are chunked and embedded together; each is still committed alone."""
@@ -86,6 +86,8 @@ class Ingestion:
                     report.skipped.append((item.source, item.reason))
                 elif isinstance(item, Failed):
                     report.failed.append((item.source, str(item.error)))
+                elif (refused := _refused(item)) is not None:
+                    report.failed.append((item.source or item.id, refused))
                 else:
                     documents[item.id] = item
             seen.update(documents)
@@ -126,7 +128,7 @@ class Ingestion:
             else:
                 report.added += 1
             report.chunks += len(chunks)
-            self._keep_sentences(document, chunks)
+            self._keep_sentences(document, chunks, report)
             self._progress(document, report)
 
     def _chunks(self, document: Document) -> Iterator[Chunk]:
@@ -174,19 +176,50 @@ class Ingestion:
             yield document, chunks, vectors[position : position + len(chunks)]
             position += len(chunks)
 
-    def _keep_sentences(self, document: Document, chunks: Sequence[Chunk]) -> None:
+    def _keep_sentences(self, document: Document, chunks: Sequence[Chunk], report: IngestReport) -> None:
         if self.sentences is None:
             return
         from ctxkit.tokens import get_counter
 
         # Read under the title that the store gives a chunk, as a question's candidates are.
         stored = [replace(chunk, metadata={**chunk.metadata, "title": document.title}) for chunk in chunks]
-        self.sentences.forget([document.id])
-        self.sentences.prepare(stored, get_counter(), self.embedder)
+        try:
+            self.sentences.forget([document.id])
+            self.sentences.prepare(stored, get_counter(), self.embedder)
+        except CtxkitError as error:
+            # Derived: the document is stored, and a question finds its sentences out itself. A file that cannot be
+            # written is said once, not waited for with every document.
+            report.failed.append((_place(self.sentences), str(error)))
+            if isinstance(error, StorageError):
+                self.sentences = None
 
     def _progress(self, document: Document, report: IngestReport) -> None:
         if self.on_document is not None:
             self.on_document(document.source, report)
+
+
+def forget_vanished(sentences: SentenceStore, store: Store, report: IngestReport) -> None:
+    """Drop the sentences of documents that are gone, whoever deleted them; where that fails, the report says so."""
+    try:
+        sentences.forget(sentences.documents() - {info.id for info in store.documents.list()})
+    except StorageError as error:
+        if all(source != _place(sentences) for source, _ in report.failed):
+            report.failed.append((_place(sentences), str(error)))
+
+
+def _place(sentences: SentenceStore) -> str:
+    return "sentences" if sentences.path is None else str(sentences.path)
+
+
+def _refused(document: Document) -> str | None:
+    """Why no store can be asked for a document of this id; None where one can."""
+    from ctxkit.storage.checks import checked_text
+
+    try:
+        checked_text(document.id, "a document id")
+    except StorageError as error:
+        return str(error)
+    return None
 
 
 def below(store: Store, roots: Sequence[Path]) -> dict[str, str]:

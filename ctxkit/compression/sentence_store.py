@@ -29,8 +29,12 @@ from ctxkit.protocols import Embedder, TokenCounter
 
 __all__ = ["SentenceStore"]
 
-_VERSION = "1"
+_VERSION = "2"
+_SUM = 16
+"""Bytes of the checksum before each row: what a disk or another program changed is not read as if it were ours."""
 _AT_ONCE = 500
+_FAILURES = (sqlite3.Error, OSError, UnicodeDecodeError)
+"""What a damaged file raises; the last where even the schema is no text."""
 _FIELDS = ("tokens", "terms", "rows", "inside", "names", "name_rows", "leans", "figures", "alone", "blank", "vectors")
 
 
@@ -64,8 +68,7 @@ class SentenceStore:
             return len(self._held)
         if not self.path.exists():
             return 0
-        with closing(self._open()) as base:
-            return int(base.execute("select count(*) from sentences").fetchone()[0])
+        return int(self._read("select count(*) from sentences")[0][0])
 
     def find(self, items: Sequence[Candidate], counter: TokenCounter, embedder: Embedder | None) -> list[Record | None]:
         """What is known of each candidate; None where nothing is, or where a stage has compressed it before."""
@@ -128,8 +131,7 @@ class SentenceStore:
         """The ids of the documents of which something is known."""
         if self.path is None or not self.path.exists():
             return {chunk.document_id for chunk, _, _ in self._held.values()}
-        with closing(self._open()) as base:
-            return {str(row[0]) for row in base.execute("select distinct document from sentences")}
+        return {str(row[0]) for row in self._read("select distinct document from sentences")}
 
     @staticmethod
     def _counted(record: Record, item: Candidate, counter: TokenCounter) -> Record:
@@ -151,15 +153,27 @@ class SentenceStore:
                     marks = ",".join("?" * len(some))
                     sql = f"select chunk, digest, content from sentences where maker = ? and chunk in ({marks})"  # noqa: S608
                     rows.extend(base.execute(sql, (maker, *some)))
-                return rows
-        except (sqlite3.Error, StorageError):
+                wanted = set(identifiers)  # a damaged index may give others
+                return [row for row in rows if row[0] in wanted]
+        except (*_FAILURES, StorageError):
             return []  # derived: what cannot be read is found out again
+
+    def _read(self, sql: str) -> list[tuple[Any, ...]]:
+        try:
+            with closing(self._open()) as base:
+                return base.execute(sql).fetchall()
+        except _FAILURES as error:
+            raise StorageError(
+                f"the sentences cannot be read: {error}",
+                subject=str(self.path),
+                remedy="Delete the file: it is made again.",
+            ) from error
 
     def _write(self, sql: str, rows: Sequence[tuple[Any, ...]]) -> None:
         try:
             with closing(self._open()) as base, base:
                 base.executemany(sql, rows)
-        except (sqlite3.Error, OSError) as error:
+        except _FAILURES as error:
             raise StorageError(
                 f"the sentences cannot be kept: {error}",
                 subject=str(self.path),
@@ -170,6 +184,7 @@ class SentenceStore:
         path = self.path
         if path is None:
             raise StorageError("these sentences are in memory only", remedy="Give SentenceStore a path.")
+        base: sqlite3.Connection | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             base = sqlite3.connect(path, timeout=30)
@@ -179,7 +194,9 @@ class SentenceStore:
                 "content blob, primary key (chunk, maker)) without rowid"
             )
             base.execute("create index if not exists sentences_document on sentences (document)")
-        except (sqlite3.Error, OSError) as error:
+        except _FAILURES as error:
+            if base is not None:
+                base.close()
             raise StorageError(
                 f"the sentences cannot be opened: {error}",
                 subject=str(path),
@@ -225,11 +242,19 @@ def _packed(record: Record) -> bytes:
         head = f"{name} {array.dtype.str} {','.join(map(str, array.shape))}\n".encode("ascii")
         stream.write(head)
         stream.write(np.ascontiguousarray(array).tobytes())
-    return stream.getvalue()
+    content = stream.getvalue()
+    return _checksum(content) + content
 
 
-def _unpacked(content: bytes, item: Candidate) -> Record | None:
-    """The record, or None where the bytes are not one."""
+def _checksum(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=_SUM).digest()
+
+
+def _unpacked(row: object, item: Candidate) -> Record | None:
+    """The record, or None where the bytes are not one, or not those that were written."""
+    if not isinstance(row, bytes) or row[:_SUM] != _checksum(row[_SUM:]):
+        return None
+    content = row[_SUM:]
     arrays: dict[str, NDArray[Any]] = {}
     position = 0
     try:

@@ -72,3 +72,30 @@ def test_without_it_nothing_is_kept(tmp_path: Path) -> None:
     engine.ingest_documents([book(1)])
     assert engine.sentences is None
     assert not list(tmp_path.rglob("sentences*"))
+
+
+@pytest.mark.parametrize("damage", ["rubbish", "folder"])
+def test_a_file_of_sentences_that_fails_stops_no_ingest(tmp_path: Path, damage: str) -> None:
+    opened(tmp_path).ingest_documents([book(0)])
+    path = opened(tmp_path).sentences.path  # type: ignore[union-attr]
+    assert path is not None
+    for one in path.parent.glob(f"{path.name}*"):
+        one.unlink()
+    path.write_bytes(b"no database at all" * 100) if damage == "rubbish" else path.mkdir()
+    for number in range(1, 4):
+        (tmp_path / f"{number}.md").write_text(f"Fact {number} is here. It is short.\n")
+    engine = opened(tmp_path)
+    report = engine.ingest([tmp_path / f"{number}.md" for number in range(1, 4)])
+    assert report.added == 3
+    assert [source for source, _ in report.failed] == [str(path)], "said once"
+    assert "Delete the file" in report.failed[0][1]
+    assert len(engine.store.documents.list()) == 4
+    assert engine.search("fact 3 of book 0")
+
+
+def test_a_document_of_an_impossible_id_stops_no_batch(engine: ContextEngine) -> None:
+    report = engine.ingest_documents(
+        [book(7), Document("a\0b", "Some text."), Document("c\ud800", "Some text."), book(8)]
+    )
+    assert report.added == 2
+    assert [source for source, _ in report.failed] == ["a\0b", "c\ud800"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +15,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ctxkit.compression import SentenceCompressor, SentenceStore
+from ctxkit.compression.records import make_record
+from ctxkit.compression.sentence_store import _packed, _unpacked
 from ctxkit.documents import Query
 from ctxkit.errors import StorageError
 from ctxkit.testing import HashEmbedder
@@ -109,6 +113,79 @@ def test_a_damaged_file_costs_time_and_no_answer(path: Path, damage: str) -> Non
         store._write("update sentences set content = substr(content, 1, 40) where chunk <> ?", [("",)])
     stage = SentenceCompressor(ratio=3, embedder=Counting(), sentences=SentenceStore(path))
     assert stage(QUERY, GIVEN) == SentenceCompressor(ratio=3, embedder=Counting())(QUERY, GIVEN)
+
+
+def _changed(path: Path, at: int) -> None:
+    """One byte of each row another, wherever it stands."""
+    with closing(sqlite3.connect(path)) as base, base:
+        for chunk, content in base.execute("select chunk, content from sentences").fetchall():
+            changed = bytearray(content)
+            changed[at % len(changed)] ^= 0x15
+            base.execute("update sentences set content = ? where chunk = ?", (bytes(changed), chunk))
+
+
+@given(at=st.integers(0, 5_000))
+def test_a_row_with_one_wrong_byte_is_not_read(at: int) -> None:
+    record = make_record(GIVEN[at % len(GIVEN)], COUNTER)
+    written = bytearray(_packed(record))
+    written[at % len(written)] ^= 0x15
+    assert _unpacked(bytes(written), GIVEN[at % len(GIVEN)]) is None
+
+
+@pytest.mark.parametrize("content", [None, "text", 7, b""])
+def test_what_is_no_row_is_not_read(path: Path, content: object) -> None:
+    prepared(path)._write("update sentences set content = ?", [(content,)])
+    assert SentenceStore(path).find(GIVEN, COUNTER, Counting()) == [None] * len(GIVEN)
+
+
+@pytest.mark.parametrize("at", [20, 60, 300, 900])
+def test_changed_bytes_cost_time_and_no_answer(path: Path, at: int) -> None:
+    prepared(path)
+    _changed(path, at)
+    store = SentenceStore(path)
+    stage = SentenceCompressor(ratio=3, embedder=Counting(), sentences=store)
+    assert stage(QUERY, GIVEN) == SentenceCompressor(ratio=3, embedder=Counting())(QUERY, GIVEN)
+    assert store.prepare([one.chunk for one in GIVEN], COUNTER, Counting()) == len(GIVEN), "written again"
+    assert None not in SentenceStore(path).find(GIVEN, COUNTER, Counting())
+
+
+@pytest.mark.parametrize("table", ["sentences (chunk text, document text)", "other (x int)"])
+def test_a_file_of_another_program(path: Path, table: str) -> None:
+    with closing(sqlite3.connect(path)) as base, base:
+        base.execute(f"create table {table}")
+        base.execute("create table pages (x int)")
+    store = SentenceStore(path)
+    assert store.find(GIVEN, COUNTER, Counting()) == [None] * len(GIVEN)
+    if table.startswith("sentences"):
+        with pytest.raises(StorageError):
+            store.prepare([one.chunk for one in GIVEN], COUNTER, Counting())
+
+
+def test_pages_that_cannot_be_read_are_an_error_of_ours(path: Path) -> None:
+    prepared(path)
+    with closing(sqlite3.connect(path)) as base:
+        base.execute("pragma wal_checkpoint(truncate)")
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+    with pytest.raises(StorageError, match="sentences"):
+        SentenceStore(path).documents()
+    with pytest.raises(StorageError, match="sentences"):
+        len(SentenceStore(path))
+
+
+def test_a_schema_that_is_no_text_is_an_error_of_ours(path: Path) -> None:
+    prepared(path)
+    with closing(sqlite3.connect(path)) as base:
+        base.execute("pragma wal_checkpoint(truncate)")
+    path.write_bytes(
+        path.read_bytes().replace(b"document text", b"docu\xc9\xff\xfet text").replace(b"maker", b"mak\xffr")
+    )
+    store = SentenceStore(path)
+    assert store.find(GIVEN, COUNTER, Counting()) == [None] * len(GIVEN)
+    with pytest.raises(StorageError):
+        store.prepare([one.chunk for one in GIVEN], COUNTER, Counting())
+    with pytest.raises(StorageError):
+        store.forget(["a document"])
 
 
 def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
