@@ -11,11 +11,15 @@ from ctxkit.errors import ConfigError
 
 __all__ = ["check_able", "check_kind", "check_number", "check_whole", "shown"]
 
+_LARGEST = (1 << 63) - 1
+
 
 def check_whole(value: Any, what: str, *, minimum: int, remedy: str = "") -> None:
-    """A whole number of at least `minimum`; True and 1.0 are none."""
+    """A whole number of at least `minimum` that 64 bits hold, as arrays and databases need; True and 1.0 are none."""
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
         raise ConfigError(f"{what} is {shown(value)}", remedy=remedy or f"Give a whole number of at least {minimum:,}.")
+    if value > _LARGEST:
+        raise ConfigError(f"{what} is {shown(value)}", remedy=f"Give a whole number below {_LARGEST + 1:.1e}.")
 
 
 def check_number(value: Any, what: str, *, minimum: float, maximum: float = math.inf, remedy: str = "") -> None:

@@ -64,6 +64,7 @@ def compress(
     text = "".join(one.text for one in left)
     spans = [span for one in left for span in one.spans]
     tokens = counter.count(text)
+    aim = target if target is not None else int(chunk.token_count / (ratio or 3.0))
     if as_json:
         emit(
             {
@@ -85,6 +86,8 @@ def compress(
     typer.echo(f"{chunk.token_count:,} tokens in, {tokens:,} out, {seconds:.2f} s", err=True)
     if not left and not text:
         typer.echo(f"no sentence is as near to the question as {floor:g}: nothing is kept", err=True)
+    if tokens > aim:
+        typer.echo(f"not even one sentence fits into {aim:,} tokens: the text is left whole", err=True)
 
 
 def _colour() -> bool:

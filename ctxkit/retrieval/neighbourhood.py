@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ctxkit.checking import check_number, check_whole
+from ctxkit.checking import check_kind, check_number, check_whole
 from ctxkit.documents import Candidate, Chunk, Query
+from ctxkit.errors import ConfigError
 from ctxkit.graph.names import query_names
 from ctxkit.retrieval.candidates import check_query
 from ctxkit.retrieval.graph import Graph, written
@@ -72,6 +73,10 @@ class Neighbourhood:
         check_number(self.about, "about", minimum=0)
         check_whole(self.best, "best", minimum=0)
         check_whole(self.added, "added", minimum=0)
+        if self.graph is not None:
+            check_kind(self.graph, Graph, "graph", remedy="Give a Graph of the store, or None for the store's own.")
+            if self.graph.store.tenant != self.store.tenant:
+                raise ConfigError("the graph is another tenant's", remedy="Give a Graph of the same store.")
         self._names = Graph(self.store) if self.graph is None else self.graph
 
     def __call__(self, query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:

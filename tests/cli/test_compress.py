@@ -72,3 +72,13 @@ def test_a_floor_may_leave_nothing_and_says_so(file: str) -> None:
 def test_wrong_use(file: str, wrong: list[str]) -> None:
     done = runner.invoke(app, ["compress", file, "-q", "key", *wrong, *PLAIN])
     assert isinstance(done.exception, ConfigError)
+
+
+@pytest.mark.parametrize("arguments", [["--target", "2"], ["--ratio", "50"]])
+def test_a_text_of_which_no_sentence_fits_stays_whole_and_it_is_said(file: str, arguments: list[str]) -> None:
+    done = runner.invoke(app, ["compress", file, "-q", "key", *arguments, *PLAIN])
+    assert done.exit_code == 0
+    assert done.stdout.strip() == TEXT
+    assert "not even one sentence fits into" in done.stderr
+    fitting = runner.invoke(app, ["compress", file, "-q", "key", "--target", "12", *PLAIN])
+    assert "fits into" not in fitting.stderr

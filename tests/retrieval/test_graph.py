@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count, pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -355,3 +356,17 @@ def test_phrases_are_pieces_of_the_text(text: str) -> None:
 
 def test_phrases_are_linear() -> None:
     assert len(list(name_phrases("Word " * 10_000))) <= 6 * 10_000
+
+
+@pytest.mark.parametrize("graph", [0, "x", True, []])
+def test_what_is_no_graph_is_refused_by_the_neighbourhood(graph: object) -> None:
+    with Store.open("sqlite://") as store, pytest.raises(ConfigError, match="graph"):
+        Neighbourhood(store, graph=graph)  # type: ignore[arg-type]
+
+
+def test_another_tenants_graph_is_refused_by_the_neighbourhood(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    with Store.open(url, tenant="ann") as mine, Store.open(url, tenant="bob") as other:
+        with pytest.raises(ConfigError, match="another tenant"):
+            Neighbourhood(mine, graph=Graph(other))
+        assert Neighbourhood(mine, graph=Graph(mine)).graph is not None

@@ -76,7 +76,7 @@ def test_candidates_stay_and_no_score_is_above_the_greatest(scores: list[float],
     assert Stretches(reach=reach)(QUERY, candidates[::-1]) == found or not reach
 
 
-@pytest.mark.parametrize("reach", [-1, 1.5, True])
+@pytest.mark.parametrize("reach", [-1, 1.5, True, 10**400], ids=["negative", "float", "bool", "huge"])
 def test_a_wrong_reach_is_refused(reach: int) -> None:
     with pytest.raises(ConfigError):
         Stretches(reach=reach)
