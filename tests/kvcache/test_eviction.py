@@ -69,7 +69,7 @@ class Given:
         return self.of_layers
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=200)
 @given(data=st.data(), tokens=st.integers(1, 60), rows=st.integers(1, 2), sinks=st.integers(0, 5))
 def test_exactly_the_best_stay_and_sinks_and_recent_ones_always(
     llama: Any, data: st.DataObject, tokens: int, rows: int, sinks: int
