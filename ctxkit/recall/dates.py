@@ -71,6 +71,9 @@ class DateRange:
         return max(0, (moment - self.end).days + 1)
 
 
+_FOLDED = str.maketrans("ſ\u212aıİ", "skii")
+"""Letters that a pattern without case takes for ASCII ones, and that no table here knows; one for one."""
+
 Found = dict[str, str]
 Meaning = Callable[[Found, date], Period | None]
 
@@ -202,7 +205,8 @@ def dates_in(text: str, now: datetime | date) -> tuple[DateRange, ...]:
     if not isinstance(now, date):
         raise ConfigError(f"now is {now!r:.40}", remedy="Give a datetime or a date.")
     today = now.date() if isinstance(now, datetime) else now
-    text = text[:_LONGEST]
+    written = text[:_LONGEST]
+    text = written.translate(_FOLDED)
     taken: list[tuple[int, int, Period]] = []
     for start, end, found in _matches(text, today):
         if all(end <= first or last <= start for first, last, _ in taken):
@@ -210,11 +214,11 @@ def dates_in(text: str, now: datetime | date) -> tuple[DateRange, ...]:
     ranges: list[DateRange] = []
     ends: list[int] = []
     for start, end, found in sorted(taken):
-        begin, named = _opened(text, start, end, found)
+        begin, first, last = _opened(text, start, end, found)
         while ends and ends[-1] > begin:  # "the last weekend before 10 April" is one date
             ends.pop()
             ranges.pop()
-        ranges.append(named)
+        ranges.append(DateRange(written[begin:end], first, last))
         ends.append(end)
     return tuple(ranges)
 
@@ -232,8 +236,8 @@ def _matches(text: str, today: date) -> Iterator[tuple[int, int, Period]]:
                 yield match.start(), match.end(), period
 
 
-def _opened(text: str, start: int, end: int, period: Period) -> tuple[int, DateRange]:
-    """The range with what `since`, `before`, `two weeks before` … make of it, and where its words begin."""
+def _opened(text: str, start: int, end: int, period: Period) -> tuple[int, date, date]:
+    """The period with what `since`, `before`, `two weeks before` … make of it, behind where its words begin."""
     first, last = period
     lead = text[max(0, start - _STEP_LENGTH) : start]
     if step := _STEP.search(lead):
@@ -243,7 +247,7 @@ def _opened(text: str, start: int, end: int, period: Period) -> tuple[int, DateR
             whole = (first - reach, first) if step["way"].lower() == "before" else (last, last + reach)
         except OverflowError:
             whole = period
-        return begin, DateRange(text[begin:end], *whole)
+        return begin, *whole
     head = re.match(r"(?:since|before|after|until|till|by)\b", text[start:end], re.IGNORECASE)
     opened = _OPEN.search(lead)
     word = (head.group(0) if head else opened.group(1) if opened else "").lower()
@@ -256,4 +260,4 @@ def _opened(text: str, start: int, end: int, period: Period) -> tuple[int, DateR
     elif word:
         first = date.min
     begin = start if head or not opened else start - len(lead) + opened.start()
-    return begin, DateRange(text[begin:end], first, max(last, first))
+    return begin, first, max(last, first)

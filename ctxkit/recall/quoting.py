@@ -27,7 +27,8 @@ def quoted(units: Sequence[Entry]) -> Quotation:
         [944314 user] Hello.
         </earlier-944314>
     """
-    tag = _tag([text for unit in units for text in (unit.body, unit.speaker)])
+    named = [one.name for unit in units for one in unit.messages[1:] if one.name]
+    tag = _tag([text for unit in units for text in (unit.body, unit.speaker)] + named)
     pieces: list[tuple[str, str]] = [(f"<earlier-{tag}>\n", "")]
     day = None
     for unit in units:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,16 +143,22 @@ class Ranking:
         gaps = np.full(len(entries), np.nan)
         for at, entry in enumerate(entries):
             if entry.created_at is not None:
-                moment = (
-                    entry.created_at
-                    if zone is None or zone.tzinfo is None
-                    else entry.created_at.astimezone(zone.tzinfo)
-                )
-                gaps[at] = min(one.distance(moment.date()) for one in dates)
+                day = _day(entry.created_at, zone)
+                gaps[at] = min(one.distance(day) for one in dates)
         weights = self.floor + (1 - self.floor) * 0.5 ** np.minimum(gaps / self.slack, 1_000.0)
         # An unknown day says nothing: neither near nor far.
         known = weights[~np.isnan(weights)]
         return np.where(np.isnan(weights), np.median(known) if len(known) else 1.0, weights)
+
+
+def _day(moment: datetime, zone: datetime | None) -> date:
+    """The day of a moment in the time zone of another one; its own on the first and the last day of the calendar."""
+    if zone is None or zone.tzinfo is None:
+        return moment.date()
+    try:
+        return moment.astimezone(zone.tzinfo).date()
+    except OverflowError:
+        return moment.date()
 
 
 def _of_best(scores: Scores) -> Scores:

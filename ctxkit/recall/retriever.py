@@ -139,10 +139,16 @@ class HistoryRetriever:
         What sessions share stands once. Linear in their messages.
 
         Raises:
-            ConfigError: `k` is not positive.
+            ConfigError: `k` is not positive, or what is given is of another kind.
+            NotFoundError: there is no session of a name in `sessions`.
         """
         check_whole(k, "k", minimum=1)
-        names = [info.id for info in self.store.sessions.list()] if sessions is None else list(sessions)
+        check_kind(question, str, "the question", remedy="Give a text.")
+        if sessions is None:
+            names = [info.id for info in self.store.sessions.list()]
+        else:
+            check_kind(sessions, (list, tuple), "sessions", remedy="Give a list of sessions.")
+            names = [self.store.sessions.info(session).id for session in dict.fromkeys(sessions)]
         if not question.strip():
             return []
         with self._lock:
@@ -180,6 +186,7 @@ class HistoryRetriever:
         messages: Sequence[Message],
         now: datetime | None,
     ) -> Ranked:
+        check_kind(now, (datetime, type(None)), "now", remedy="Give a datetime, or None.")
         moment = now or max((one.created_at for one in messages if one.created_at), default=None)
         dates: tuple[DateRange, ...] = dates_in(question, moment) if moment is not None else ()
         return self.ranking.rank(question, past, lexicon, cosines=cosines, dates=dates, zone=now)
@@ -188,9 +195,6 @@ class HistoryRetriever:
         index = self._indexes.pop(session, None) or PastIndex(
             self.embedder, analyzer=self.analyzer, weights=self.bm25, pause=self.pause
         )
-        self._indexes[session] = index
-        while len(self._indexes) > _REMEMBERED:
-            self._indexes.popitem(last=False)
         fingerprint = "" if self.embedder is None else self.embedder.fingerprint
 
         def known() -> dict[int, Any]:
@@ -202,7 +206,11 @@ class HistoryRetriever:
                 with contextlib.suppress(StorageError, NotFoundError):
                     self.store.sessions.put_vectors(session, fingerprint, made, encrypted=self.store_encrypted)
 
+        # An index comes back when it has followed: one that an error or an interrupt left half way is made anew.
         index.follow(messages, known, keep)
+        self._indexes[session] = index
+        while len(self._indexes) > _REMEMBERED:
+            self._indexes.popitem(last=False)
         return index
 
 

@@ -179,3 +179,21 @@ def test_what_is_no_day_is_refused() -> None:
         dates_in("yesterday", "2024-02-15")  # type: ignore[arg-type]
     with pytest.raises(ConfigError):
         dates_in(None, date(2024, 2, 15))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("ſeven days ago", "seven days ago"),
+        ("fıve days ago", "five days ago"),
+        ("last ſummer", "last summer"),
+        ("ſpring 2023", "spring 2023"),
+        ("on ſunday", "on sunday"),
+        ("ſince May 2023", "since May 2023"),
+        ("last wee\u212a", "last week"),
+    ],
+)
+def test_letters_that_are_another_case_of_ascii_ones_are_read_as_these(text: str, plain: str) -> None:
+    """A pattern without case takes them for s, i and k; the words that are shown stay those of the question."""
+    (found,), (same,) = dates_in(text, date(2024, 2, 15)), dates_in(plain, date(2024, 2, 15))
+    assert (found.text, found.start, found.end) == (text, same.start, same.end)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta, timezone
 from uuid import uuid4
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from ctxkit.documents import Query
 from ctxkit.errors import ConfigError, NotFoundError, StorageError
@@ -257,3 +259,52 @@ def test_several_sessions_are_searched_in_one_ranking(store: Store) -> None:
     assert HistoryRetriever(store, None).search(" ", 10) == []
     with pytest.raises(ConfigError):
         HistoryRetriever(store, None).search("violin", 0)
+
+
+def test_what_search_cannot_do_is_said() -> None:
+    with Store.open("sqlite://") as store:
+        store.sessions.append("alice", [Message("user", "The violin.")])
+        retriever = HistoryRetriever(store, None)
+        with pytest.raises(NotFoundError):
+            retriever.search("violin", 1, sessions=["alice", "nobody"])
+        for wrong in ({"sessions": "alice"}, {"now": "tomorrow"}, {"now": date(2024, 1, 1)}):
+            with pytest.raises(ConfigError):
+                retriever.search("violin", 1, **wrong)  # type: ignore[arg-type]
+        with pytest.raises(ConfigError):
+            retriever.search(5, 1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("said", "hours"), [(datetime(1, 1, 1, tzinfo=UTC), -8), (datetime(9999, 12, 31, 23, tzinfo=UTC), 8)]
+)
+def test_a_message_of_the_first_or_the_last_day_of_the_calendar(said: datetime, hours: int) -> None:
+    now = datetime(2024, 1, 1, tzinfo=timezone(timedelta(hours=hours)))
+    with Store.open("sqlite://") as store:
+        store.sessions.append("alice", [Message("user", "The violin.", id="v", created_at=said)])
+        query = Query("Where was the violin yesterday?", session="alice", now=now)
+        assert [one.chunk.id for one in HistoryRetriever(store, None).retrieve(query, 5)] == ["v"]
+
+
+class Failing(HashEmbedder):
+    """Fails for texts that hold a word, while `broken`."""
+
+    broken = True
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        if self.broken and any("cello" in text for text in texts):
+            raise StorageError("the machine is gone", remedy="Ask again.")
+        return super().embed(texts)
+
+
+def test_after_an_embedder_failed_it_answers_as_a_new_one_does(store: Store) -> None:
+    store.sessions.append("alice", [Message("user", f"The violin has {at} strings.") for at in range(6)])
+    embedder = Failing(64)
+    retriever = HistoryRetriever(store, embedder)
+    before = ids(retriever, "violin strings 4")
+    store.sessions.rewind("alice", 5, messages=[Message("user", f"The cello has {at} keys.") for at in range(5)])
+    with pytest.raises(StorageError):
+        ids(retriever, "violin strings 4")
+    embedder.broken = False
+    query = Query("Which cello has 3 keys?", session="alice")
+    assert retriever.retrieve(query, 50) == HistoryRetriever(store, HashEmbedder(64)).retrieve(query, 50)
+    assert ids(retriever, "violin strings 4") != before
