@@ -30,6 +30,12 @@ INTERRUPTED = 130
 BLOCK = '"""'
 
 
+class Verbatim(str):
+    """A message of several lines: said as it is, whatever it begins with."""
+
+    __slots__ = ()
+
+
 def chat(
     session: str | None = typer.Option(None, "--session", help="The session to go on with. [default: a new one]"),
     model: str = typer.Option("local", "--model", help="local, local:PATH, openai:NAME or anthropic:NAME."),
@@ -74,7 +80,7 @@ def chat(
         target = engine.model(model)
         whole = budget_for(budget, target.window, limited=True)
         room = whole.reserve_output or whole.max_tokens
-        name = session or _new_name()
+        name = _new_name() if session is None else session
         engine.store.sessions.check(name)
         conversation = Conversation(
             engine=engine,
@@ -92,7 +98,7 @@ def chat(
             if waiting := conversation.waiting():
                 tell(f"the last question has no answer yet, /retry asks it: {' '.join(waiting.split())[:120]}")
         code = _talk(conversation, as_json=as_json)
-        if not as_json:
+        if not as_json and engine.store.sessions.messages(name, last=1):
             tell(f"kept as session {name}; go on with: ctxkit chat --session {name}")
     raise typer.Exit(code)
 
@@ -142,7 +148,9 @@ def _one(message: str, conversation: Conversation, *, as_json: bool) -> bool:
     from ctxkit.cli.chat_commands import run_command
     from ctxkit.cli.chat_view import answer_command
 
-    if message.startswith("/") and not message.startswith("//"):
+    if isinstance(message, Verbatim):
+        pass
+    elif message.startswith("/") and not message.startswith("//"):
         outcome = run_command(message, conversation)
         if outcome.ask is None:
             if outcome.values is not None:
@@ -215,21 +223,21 @@ def _decoded() -> Iterator[str | CtxkitError]:
 
 
 def _messages(lines: Iterator[str | CtxkitError]) -> Iterator[str | CtxkitError]:
-    """Lines as messages: blank ones are skipped, and those between two lines of three quotes are one message."""
+    """Lines as messages: blank ones are skipped, and those between two lines of three quotes are one, as it is."""
     block: list[str] | None = None
     for line in lines:
         if isinstance(line, CtxkitError):
             yield line
         elif line.strip() == BLOCK:
             if block:
-                yield "\n".join(block)
+                yield Verbatim("\n".join(block))
             block = [] if block is None else None
         elif block is not None:
             block.append(line)
         elif line.strip():
             yield line.strip()
     if block:
-        yield "\n".join(block)
+        yield Verbatim("\n".join(block))
 
 
 def add_to(app: typer.Typer) -> None:

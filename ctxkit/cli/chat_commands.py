@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,8 @@ from ctxkit.errors import ConfigError
 from ctxkit.messages import Message
 
 __all__ = ["COMMANDS", "Outcome", "run_command"]
+
+_NUMBER = re.compile("[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ def _budget(conversation: Conversation, argument: str) -> Outcome:
 
 def _history(conversation: Conversation, argument: str) -> Outcome:
     """show the newest messages: /history, /history 50"""
-    count = 10 if not argument else int(argument) if argument.isdecimal() and argument.isascii() else 0
+    count = 10 if not argument else int(argument) if _NUMBER.fullmatch(argument) else 0
     if not count:
         raise ConfigError("not a number of messages", subject=argument, remedy="Write /history 20.")
     messages = conversation.engine.store.sessions.messages(conversation.session, last=count)

@@ -224,7 +224,8 @@ def branch(
 
     Example: ctxkit sessions branch alice 4 --edit "How do I revoke it?"
     """
-    place = int(at) if at.isdecimal() and at.isascii() else at
+    # No session has a number of more digits, and Python reads none of more than 4,300.
+    place = int(at) if at.isdecimal() and at.isascii() and len(at) < 19 else at
     with _store(store, tenant) as opened:
         if edit is None:
             info = opened.sessions.branch(session, at=place, name=name)

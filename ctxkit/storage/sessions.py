@@ -76,8 +76,8 @@ class Sessions:
             StorageError: a message is encrypted and its key is missing or another one.
         """
         checked_text(session, "the session")
-        if last is not None and last < 0:
-            raise ConfigError(f"last is {last}", remedy="Ask for 0 or more messages.")
+        if last is not None:
+            check_whole(last, "last", minimum=0, remedy="Ask for 0 or more messages.")
 
         def work(scope: Scope) -> list[Message]:
             view = find(scope, session)

@@ -111,6 +111,20 @@ class TestInAPipe:
         asked = [content for role, content in stored(ctxkit) if role == "user"]
         assert asked == ["def f():\n\n    return 1", "/etc/hosts is what?", "never closed"]
 
+    def test_a_message_of_several_lines_is_said_as_it_is(self, ctxkit: Run, server: provider.Server) -> None:
+        chat(ctxkit, '"""\n// a comment\nreturn\n"""\n"""\n/undo\n"""\n')
+        asked = [content for role, content in stored(ctxkit) if role == "user"]
+        assert asked == ["// a comment\nreturn", "/undo"]
+
+    def test_wrong_numbers_and_names_are_said(self, ctxkit: Run, server: provider.Server) -> None:
+        done = chat(ctxkit, f"/history {'9' * 5_000}\n/history 9999999999\n/history 0\nHello\n", *OPENAI, "--json")
+        assert [line.get("kind") for line in done.lines] == ["ConfigError"] * 3 + [None]
+        assert done.lines[-1]["answer"] == "Fine, thanks."
+        refused = ctxkit("chat", *OPENAI, "--session", "", stdin=b"Hello\n")
+        assert refused.code != 0 and "the session is empty" in refused.err
+        silent = ctxkit("chat", *OPENAI, "--session", "other", stdin=b"")
+        assert silent.code == 0 and "kept as" not in silent.err
+
     def test_a_template_with_a_payload(self, ctxkit: Run, server: provider.Server, tmp_path: Path) -> None:
         source = "---\nname: tone\n---\n--- system ---\nBe {{tone}}.\n--- history ---\n--- user ---\n{{question}}\n"
         (tmp_path / "tone.md").write_text(source, encoding="utf-8")
