@@ -6,13 +6,28 @@ like any other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from ctxkit.errors import CtxkitError, HistoryError
 from ctxkit.messages import Message, Part
 
-__all__ = ["carried", "carry", "same"]
+__all__ = ["carried", "carry", "reading", "same"]
+
+
+@contextmanager
+def reading(message: object, remedy: str) -> Iterator[None]:
+    """What goes wrong in a framework's message, or in the framework itself over it, as one of our errors."""
+    try:
+        yield
+    except CtxkitError:
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise HistoryError(
+            f"a {type(message).__name__} cannot be kept ({type(error).__name__}: {error!s:.200})", remedy=remedy
+        ) from error
 
 
 def carry(message: Message, framework: str, raw: Any) -> Message:

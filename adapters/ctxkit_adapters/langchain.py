@@ -32,6 +32,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_text_splitters import TextSplitter
 from pydantic import ConfigDict, Field
 
+from ctxkit.checking import check_kind
 from ctxkit.documents import Candidate, Chunk, Document, Query, Span, document_id
 from ctxkit.engine import ContextEngine
 from ctxkit.errors import ConfigError
@@ -193,6 +194,7 @@ def _checked(text: Any) -> str:
 
 
 def _to_message(message: BaseMessage) -> Message:
+    check_kind(message, BaseMessage, "a message", remedy="Give LangChain messages, such as HumanMessage.")
     ours = replace(_read(message), id=message.id or "")
     return ours if _written(ours) == message else carry(ours, FRAMEWORK, _nameless(message))
 
@@ -205,7 +207,7 @@ def _nameless(message: BaseMessage) -> dict[str, Any]:
 def _read(message: BaseMessage) -> Message:
     try:
         value = convert_to_openai_messages(message, include_id=False)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise ConfigError(
             f"a message of type {type(message).__name__} cannot be kept ({error})",
             subject=message.id or "",

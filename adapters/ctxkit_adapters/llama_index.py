@@ -34,7 +34,7 @@ from ctxkit.messages import Message, Part, ToolCall
 from ctxkit.models import get_chat_counter
 from ctxkit.protocols import Window
 from ctxkit.storage import Store
-from ctxkit_adapters.carrying import carried, carry
+from ctxkit_adapters.carrying import carried, carry, reading
 
 __all__ = ["CtxkitChatStore", "CtxkitMemory", "from_llama", "to_llama"]
 
@@ -196,8 +196,9 @@ class CtxkitMemory(BaseMemory):  # type: ignore[misc]
 def from_llama(message: ChatMessage) -> Message:
     """The message as ours. What ours does not hold goes along as JSON, and comes back with `to_llama`."""
     check_kind(message, ChatMessage, "a message", remedy="Give a ChatMessage.")
-    ours = _read(message)
-    return ours if _written(ours) == message else carry(ours, FRAMEWORK, message.model_dump(mode="json"))
+    with reading(message, "Give a ChatMessage whose parts can be written as JSON."):
+        ours = _read(message)
+        return ours if _written(ours) == message else carry(ours, FRAMEWORK, message.model_dump(mode="json"))
 
 
 def _read(message: ChatMessage) -> Message:

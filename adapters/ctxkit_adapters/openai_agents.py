@@ -25,7 +25,7 @@ from ctxkit.messages import Message, Part, ToolCall
 from ctxkit.models import get_chat_counter
 from ctxkit.protocols import Window
 from ctxkit.storage import Store
-from ctxkit_adapters.carrying import carried, carry
+from ctxkit_adapters.carrying import carried, carry, reading
 
 if TYPE_CHECKING:
     from agents import TResponseInputItem
@@ -145,12 +145,18 @@ async def _settled(change: Coroutine[Any, Any, T]) -> T:
         raise
 
 
+def _call_id(item: Item) -> str | None:
+    """The call that an item is of; anything but a text names none."""
+    call = item.get("call_id")
+    return call if isinstance(call, str) else None
+
+
 def _parted(items: list[Item]) -> tuple[str, ...]:
     """The ids of calls whose output is there and that are not."""
     asked: set[Any] = set()
     parted = []
     for item in items:
-        call = item.get("call_id")
+        call = _call_id(item)
         if call and str(item.get("type")).endswith("_output"):
             if call not in asked:
                 parted.append(str(call))
@@ -162,7 +168,7 @@ def _parted(items: list[Item]) -> tuple[str, ...]:
 def _whole(items: list[Item], limit: int) -> list[Item]:
     """The newest items, at most `limit`, of which none belongs to one that is cut away. Linear."""
     first: dict[Any, int] = {}
-    owners = [first.setdefault(item.get("call_id") or object(), at) for at, item in enumerate(items)]
+    owners = [first.setdefault(_call_id(item) or object(), at) for at, item in enumerate(items)]
     start = lowest = len(items)
     for at in range(len(items) - 1, max(0, len(items) - limit) - 1, -1):
         lowest = min(lowest, owners[at])
@@ -177,8 +183,9 @@ def from_items(items: Sequence[Any]) -> list[Message]:
     for item in items:
         if not isinstance(item, Mapping):
             raise HistoryError(f"an item is {item!r:.60}", remedy="Give dicts, such as result.to_input_list() has.")
-        message = _read(item)
-        messages.append(message if _written(message) == [dict(item)] else carry(message, FRAMEWORK, dict(item)))
+        with reading(item, "Give items of the Responses API, such as result.to_input_list() has."):
+            message = _read(item)
+            messages.append(message if _written(message) == [dict(item)] else carry(message, FRAMEWORK, dict(item)))
     return messages
 
 

@@ -194,3 +194,11 @@ def test_a_role_that_there_is_not_is_refused_and_nothing_is_stored(tenant_store:
             history.add_messages([HumanMessage("first"), wrong])
         assert caught.value.remedy
     assert history.messages == []
+
+
+@pytest.mark.parametrize("wrong", [None, "hello", {"role": "user", "content": "x"}])
+def test_what_is_no_message_is_refused(wrong: object) -> None:
+    from ctxkit.storage import Store
+
+    with Store.open("sqlite://") as store, pytest.raises(ConfigError):
+        CtxkitChatMessageHistory(store, "s").add_messages([wrong])  # type: ignore[list-item]

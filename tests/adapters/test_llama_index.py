@@ -230,3 +230,11 @@ class TestMemory:
     def test_a_session_of_ctxkit_is_read(self, tenant_store: Store) -> None:
         tenant_store.sessions.append("s", [Message("user", "a"), Message("assistant", "b")])
         assert CtxkitMemory(store=tenant_store, session_id="s").get() == says("a", "b")
+
+
+@pytest.mark.parametrize("calls", [[5], "abc", [{"id": 5, "function": "f"}]])
+def test_a_message_that_cannot_be_kept_is_said(calls: object) -> None:
+    from ctxkit.errors import HistoryError
+
+    with pytest.raises(HistoryError, match="cannot be kept"):
+        from_llama(ChatMessage(role="assistant", additional_kwargs={"tool_calls": calls}))

@@ -219,3 +219,21 @@ async def test_a_run_of_the_sdk_keeps_its_history(tmp_path: Path) -> None:
         texts = [message.text for message in store.sessions.messages("s")]
         assert texts == ["What city?", "Oslo.", "Which country?", "Norway."]
         assert len(model.calls[-1].input) == 3
+
+
+@pytest.mark.parametrize("call", [["x"], {"a": 1}, 5])
+def test_an_item_whose_call_id_is_no_text_does_not_spoil_the_session(call: object) -> None:
+    items: list[Any] = [{"type": "function_call", "call_id": call, "name": "f"}, {"role": "user", "content": "Hello."}]
+    with Store.open("sqlite://") as store:
+        session = CtxkitSession("odd", store)
+        asyncio.run(session.add_items(items))
+        assert asyncio.run(session.get_items()) == items
+        assert asyncio.run(CtxkitSession("odd", store, whole=True).get_items(2)) == items
+
+
+@pytest.mark.parametrize(
+    "item", [{"role": "user", "content": 5}, {"summary": 5}, {"type": "f_output", "call_id": "c", "output": b"x"}]
+)
+def test_an_item_that_cannot_be_kept_is_said(item: dict[str, Any]) -> None:
+    with pytest.raises(HistoryError, match="cannot be kept"):
+        from_items([item])
