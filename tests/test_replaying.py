@@ -72,7 +72,7 @@ def same(prompt: Prompt, other: Prompt) -> bool:
 
 
 def test_a_prompt_is_replayed_whatever_changes(engine: ContextEngine) -> None:
-    prompt = record(engine, tools=[TOOL])
+    prompt = record(engine, tools=[TOOL], budget=Budget(430))
     assert prompt.dropped, "one that left something out"
     assert same(engine.replay(prompt.fingerprint), prompt)
     assert changes_since(engine.store, read_prompt(engine.store, prompt.fingerprint)) == []

@@ -63,7 +63,8 @@ class Marks:
         if before.inside:
             content = first - len(text[:first].lstrip())
             if before.row or table:
-                self._rows.insert(0, Span(-1, len(text[:first].rstrip())))
+                start = content if before.blank and not before.row else -1
+                self._rows.insert(0, Span(start, len(text[:first].rstrip())))
             elif before.blank and text.startswith("|", content) and content < first:
                 self._rows.insert(0, Span(content, len(text[:first].rstrip())))
         rows = self._rows

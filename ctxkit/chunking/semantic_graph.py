@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ctxkit.checking import check_able, check_number, check_whole
+from ctxkit.checking import check_able, check_kind, check_number, check_whole
 from ctxkit.chunking.blocks import Block, BlockReader
 from ctxkit.chunking.context_line import context_line, refers_back
 from ctxkit.chunking.cutting import Level
@@ -154,6 +154,7 @@ class GraphStream:
     def chunks(self, text: str) -> Iterator[Chunk]:
         """What `feed` gives, one by one."""
         self._check_open()
+        check_kind(text, str, "a piece of text", remedy="Decode bytes first, incrementally.")
         for block in self._reader.feed(text):
             yield from self._chunks_of(block)
 

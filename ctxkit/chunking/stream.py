@@ -12,6 +12,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from ctxkit.checking import check_kind
 from ctxkit.chunking.cutting import Cutter, Progress
 from ctxkit.chunking.headings import Heading, Tag, html_tags, markdown_headings, paired
 from ctxkit.chunking.marks import Carried, Marks
@@ -73,6 +74,7 @@ class CutStream:
     def feed(self, text: str) -> list[Chunk]:
         """Add a piece of text; the chunks that are certain now."""
         self._check_open()
+        check_kind(text, str, "a piece of text", remedy="Decode bytes first, incrementally.")
         if text:
             self._pieces.append(text)
             self._length += len(text)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from ctxkit.checking import check_able, check_kind, check_whole
+from ctxkit.checking import check_able, check_whole
 from ctxkit.chunking.recursive import RecursiveChunker
 from ctxkit.documents import Chunk, Document
 
@@ -73,7 +73,6 @@ class StreamingChunker:
         """
         stream = self.open(document)
         for piece in pieces:
-            check_kind(piece, str, "a piece of text", remedy="Decode bytes first, incrementally.")
             yield from stream.feed(piece)
         yield from stream.finish()
 

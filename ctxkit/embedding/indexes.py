@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctxkit.embedding.files import read_arrays, write_arrays
+from ctxkit.embedding.key_lists import whole_keys
 from ctxkit.errors import ConfigError, EmbeddingError, MissingExtraError
 from ctxkit.settings import require
 
@@ -84,7 +85,7 @@ class _Index:
                 remedy="Embed the query with the embedder that made the index.",
             )
         if keys is not None:
-            own, keys = self.keys(), np.unique(keys)  # few keys among many: look each up, sort none of the index
+            own, keys = self.keys(), np.unique(whole_keys(keys))  # few keys among many: look each up, sort none of the index
             places = np.searchsorted(own, keys)
             keys = keys[own[np.minimum(places, len(own) - 1)] == keys] if len(own) else keys[:0]
             if len(keys) * _FEW <= len(self) or len(keys) <= k:
@@ -115,14 +116,14 @@ class _Index:
         raise NotImplementedError
 
     def _checked(self, keys: Keys, vectors: Vectors) -> tuple[Keys, Vectors]:
-        keys = np.ascontiguousarray(keys, dtype=np.int64)
+        keys = np.ascontiguousarray(whole_keys(keys))
         vectors = np.ascontiguousarray(vectors, dtype=np.float32)
         if vectors.shape != (len(keys), self.dimension):
             raise ConfigError(
                 f"vectors of shape {vectors.shape} for {len(keys)} keys of dimension {self.dimension}",
                 remedy="Give one vector a key.",
             )
-        if len(np.unique(keys)) != len(keys):
+        if len(np.unique(whole_keys(keys))) != len(keys):
             raise ConfigError("a key comes twice in one call", remedy="Give every key once.")
         return keys, vectors
 

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["KeyList"]
+from ctxkit.errors import ConfigError
+
+__all__ = ["KeyList", "whole_keys"]
 
 Keys = NDArray[np.int64]
+
+
+def whole_keys(keys: Any) -> Keys:
+    """Keys as an int64 array. Errors: `ConfigError` for what are no whole numbers of 64 bits."""
+    try:
+        return np.asarray(keys, dtype=np.int64)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ConfigError(
+            f"keys are no whole numbers ({error})", remedy="Give an array of int64; keep names beside it yourself."
+        ) from None
+
 
 
 class KeyList:

@@ -21,7 +21,7 @@ from ctxkit.embedding.files import map_arrays, write_arrays
 from ctxkit.embedding.halves import HalfFiles, product, to_halves
 from ctxkit.embedding.indexes import _DECIMALS, _Index
 from ctxkit.embedding.int4 import GROUP, check, dequantise, padded, quantise
-from ctxkit.embedding.key_lists import KeyList
+from ctxkit.embedding.key_lists import KeyList, whole_keys
 from ctxkit.errors import ConfigError, EmbeddingError
 
 __all__ = ["TieredIndex", "load_tiered"]
@@ -120,14 +120,14 @@ class TieredIndex(_Index):
     def vectors(self, keys: Keys) -> Vectors:
         """What scores are made of: the FP16 vectors, or with `rescore="int4"` the decoded ones."""
         with self._lock:
-            rows = self._rows(np.asarray(keys, dtype=np.int64))
+            rows = self._rows(whole_keys(keys))
             if self.rescore == "int4":
                 return dequantise(self._codes.take(rows), self._scales[rows], self.dimension)
-            return self._halves(np.asarray(keys, dtype=np.int64), rows).view(np.float16).astype(np.float32)
+            return self._halves(whole_keys(keys), rows).view(np.float16).astype(np.float32)
 
     def remove(self, keys: Keys) -> None:
         with self._lock:
-            rows, there = self._keys.find(np.unique(np.asarray(keys, dtype=np.int64)))
+            rows, there = self._keys.find(np.unique(whole_keys(keys)))
             rows = rows[there]
             if len(rows) == 0:
                 return
@@ -304,7 +304,7 @@ class TieredIndex(_Index):
         allowed: NDArray[np.bool_] | None = None
         rows: Rows
         if keys is not None:
-            rows, there = self._keys.find(np.unique(np.asarray(keys, dtype=np.int64)))
+            rows, there = self._keys.find(np.unique(whole_keys(keys)))
             rows = rows[there]
             total = len(rows)
         if total <= second:

@@ -119,6 +119,8 @@ class Ranking:
         dense = None if cosines is None else _of_best(np.asarray(cosines, dtype=np.float64))
         plain = lexical if dense is None else lexical + dense
         plain = _of_best(plain)
+        if not plain.any() and (dates or about.any()):
+            plain = np.ones(len(entries))  # only who or when is asked: these decide
         final = plain + self._around(plain**self.focus, np.array([entry.sitting for entry in entries], dtype=np.int64))
         final *= 1 + (self.about_several if asks_for_several(question) else self.about) * about
         final *= np.array([len(entry.body) for entry in entries], dtype=np.float64) ** self.length

@@ -22,6 +22,7 @@ def clipped(spans: list[Span], position: int) -> list[tuple[int, int]]:
 
 @given(marked)
 @example("    | a |\n")
+@example("   a | b\n--- | ---\nc | d\n")
 @example(" " * 80 + "| a | b |\n")
 @example("a | b\n--- | ---\nc | d\ne | f\n")
 @example("```\ncode\n\n| no row |\n```\n")

@@ -171,6 +171,15 @@ def test_the_nearest_are_found() -> None:
     assert agreed >= 598
 
 
+@pytest.mark.parametrize("keys", [["n"], [None], [1 << 70]])
+def test_keys_that_are_no_whole_numbers_are_refused(keys: list[object]) -> None:
+    index = TieredIndex(8)
+    with pytest.raises(ConfigError, match="no whole numbers"):
+        index.add(keys, np.ones((1, 8), dtype=np.float32))  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="no whole numbers"):
+        index.remove(keys)  # type: ignore[arg-type]
+
+
 def test_the_order_of_adding_does_not_matter() -> None:
     vectors = some_vectors(300)
     at_once, one_by_one = TieredIndex(192), TieredIndex(192)

@@ -41,6 +41,16 @@ def test_a_turn_is_found_and_cited_by_its_message(store: Store) -> None:
     assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
 
 
+def test_a_day_alone_finds_its_turns(store: Store) -> None:
+    when = [datetime(2023, 5, day, 12, tzinfo=UTC) for day in range(1, 20)]
+    said = [Message("user", "Went running.", id=f"d{at.day}", name="Caroline", created_at=at) for at in when]
+    store.sessions.append("alice", said)
+    found = ids(HistoryRetriever(store, None), "What did Caroline do on 7 May 2023?")
+    assert found[0] == "d7", "no word of the question is in a turn: who and when decide"
+    assert len(found) == len(said)
+    assert ids(HistoryRetriever(store, None), "What did he do?") == []
+
+
 def test_a_call_and_its_results_are_one_unit(store: Store) -> None:
     store.sessions.append("alice", past(8))
     (found,) = HistoryRetriever(store, None).retrieve(Query("rain number", session="alice"), 1)

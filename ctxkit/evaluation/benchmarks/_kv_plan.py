@@ -73,7 +73,7 @@ def _live(numbers: dict[str, Any], codec: str, tokens: int) -> tuple[int, int]:
     transformers: Any = require("transformers", extra="local")
     kind = transformers.Gemma3TextConfig if "sliding_window" in numbers else transformers.LlamaConfig
     config = kind(**{key: value for key, value in numbers.items() if key != "model_type"})
-    cache = CompressedCache(config, codec=codec)
+    cache: Any = CompressedCache(config, codec=codec)
     generator = torch.Generator().manual_seed(tokens)
     for start in range(0, tokens, _STEP):
         shape = 1, config.num_key_value_heads, min(_STEP, tokens - start), config.head_dim
