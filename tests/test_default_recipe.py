@@ -24,7 +24,9 @@ def test_an_engine_cuts_by_ties_and_builds_the_graph(store: Store) -> None:
     assert store.graph.exists()
 
 
-@pytest.mark.parametrize("chunker", ["graph", "recursive", SemanticGraphChunker(extractor=None)], ids=["graph", "recursive", "own"])
+@pytest.mark.parametrize(
+    "chunker", ["graph", "recursive", SemanticGraphChunker(extractor=None)], ids=["graph", "recursive", "own"]
+)
 @pytest.mark.parametrize("extractor", [None, "none"])
 def test_without_an_extractor_there_is_no_graph(store: Store, chunker: Any, extractor: str | None) -> None:
     engine = ContextEngine(store, embedder=None, chunker=chunker, extractor=extractor)

@@ -24,7 +24,6 @@ def whole_keys(keys: Any) -> Keys:
         ) from None
 
 
-
 class KeyList:
     """Immutable ascending int64 keys.
 
