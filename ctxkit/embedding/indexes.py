@@ -85,10 +85,8 @@ class _Index:
                 remedy="Embed the query with the embedder that made the index.",
             )
         if keys is not None:
-            own, keys = (
-                self.keys(),
-                np.unique(whole_keys(keys)),
-            )  # few keys among many: look each up, sort none of the index
+            # Few keys among many: look each up, sort none of the index.
+            own, keys = self.keys(), np.unique(whole_keys(keys))
             places = np.searchsorted(own, keys)
             keys = keys[own[np.minimum(places, len(own) - 1)] == keys] if len(own) else keys[:0]
             if len(keys) * _FEW <= len(self) or len(keys) <= k:
