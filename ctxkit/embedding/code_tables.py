@@ -43,8 +43,9 @@ def whole_numbers(vector: NDArray[np.float32]) -> NDArray[np.float32] | None:
         return None
     # Rounding adds at most a half to a component, and at most doubles it.
     room = _SUM - _PEAK
-    factor = min(_PEAK / peak, max(room - len(vector) / 2, room / 2) / float(np.add.reduce(sizes)))
-    whole: NDArray[np.float32] = np.rint(vector * np.float32(factor))
+    factor = min(_PEAK / peak, max(room - len(vector) / 2, room / 2) / float(np.add.reduce(sizes, dtype=np.float64)))
+    # In double precision: the factor of the smallest vectors, and the sum of the largest, are beyond float32.
+    whole = np.rint(vector.astype(np.float64) * factor).astype(np.float32)
     whole[top] = math.copysign(_PEAK, float(vector[top]))
     return whole
 

@@ -72,6 +72,12 @@ def test_a_row_of_the_lowest_product_is_given_too() -> None:
         assert products.tolist() == sorted((codes[:, 0].astype(int) - 8) * 17)[::-1][:count]
 
 
+@pytest.mark.parametrize("size", [1.1754944e-38, 4e-38, 1.0, 3e38])
+def test_queries_of_any_size_are_whole_numbers(size: float) -> None:
+    whole = whole_numbers(np.full(64, size, dtype=np.float32))
+    assert whole is not None and whole.tolist() == [17.0] * 64
+
+
 @given(hnp.arrays(np.float32, 64, elements=st.floats(-1, 1, width=32)), st.data())
 @settings(max_examples=100)
 def test_the_scan_is_integer_arithmetic_in_both_tables(query: np.ndarray, data: st.DataObject) -> None:

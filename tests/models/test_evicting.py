@@ -31,13 +31,14 @@ def hooks(model: LocalModel) -> int:
 def test_an_answer_says_what_went(tiny_folder: Path, method: Any, even: bool) -> None:
     model = LocalModel(tiny_folder, eviction=Eviction(method=method, keep=0.5, even=even))
     options = CompletionOptions(max_tokens=8)
+    before = hooks(model)  # transformers leaves its own where somebody asked for attentions
     first = model.complete(ask(model), options)
     done = model.evicted
     assert done is not None
     assert done.tokens == first.usage.prompt_tokens
     assert done.kept == round(done.tokens / 2)
     assert done.bytes_after < 0.55 * done.bytes_before
-    assert hooks(model) == 0
+    assert hooks(model) == before
     assert model.complete(ask(model), options).text == first.text
 
 
@@ -53,10 +54,10 @@ def test_requests_at_once_do_not_see_each_other(tiny_folder: Path) -> None:
 
 def test_hooks_go_with_a_request_that_fails(tiny_folder: Path) -> None:
     model = LocalModel(tiny_folder, eviction=Eviction(method=SnapKV(), keep=0.5))
-    assert hooks(model) == 0
+    before = hooks(model)
     with pytest.raises(ModelTimeoutError):
         model.complete(ask(model), CompletionOptions(max_tokens=8, timeout=1e-9))
-    assert hooks(model) == 0
+    assert hooks(model) == before
 
 
 def test_something_else_is_refused(tiny_folder: Path) -> None:
