@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ctxkit.checking import check_able, check_kind, check_number, check_whole
+from ctxkit.checking import check_able, check_kind, check_whole
+from ctxkit.compression.aims import check_aims
 from ctxkit.compression.entropy_scores import TokenScorer
 from ctxkit.compression.entropy_signals import SIGNALS, Reading, word_values
 from ctxkit.compression.guards import protected_spans
@@ -87,16 +88,7 @@ class EntropyCompressor:
 
     def __post_init__(self) -> None:
         check_able(self.model, "score_tokens", "model", remedy='Give a model that reads, such as LocalModel("local").')
-        if self.target is not None:
-            check_whole(self.target, "target", minimum=1, remedy="Give a whole number of tokens, 1 or more.")
-        if self.ratio is not None:
-            check_number(self.ratio, "ratio", minimum=1.0, remedy="Give more than 1: 3 makes it a third as long.")
-            if self.ratio <= 1.0:
-                raise ConfigError(f"ratio is {self.ratio!r}", remedy="Give more than 1: 3 makes it a third as long.")
-        if self.counter is not None:
-            check_able(self.counter, "count", "counter", remedy="Give a counter, such as get_counter('o200k_base').")
-        if self.embedder is not None:
-            check_able(self.embedder, "embed", "embedder", remedy="Give an embedder, or None to go by words alone.")
+        check_aims(target=self.target, ratio=self.ratio, counter=self.counter, embedder=self.embedder)
         for name, known in (("signals", SIGNALS), ("entities", None)):
             value = getattr(self, name)
             remedy = f"Give some of {', '.join(SIGNALS)}." if known else "Give a list of names."

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ctxkit.checking import check_able, check_kind, check_number, check_whole
+from ctxkit.checking import check_kind, check_number, check_whole
+from ctxkit.compression.aims import check_aims
 from ctxkit.compression.choosing import Choice, GapCosts
 from ctxkit.compression.filling import Filling, Leaning, Place
 from ctxkit.compression.records import Record, embed_records, make_record
 from ctxkit.compression.relevance import relevance
 from ctxkit.compression.sentence_store import SentenceStore
 from ctxkit.documents import Candidate, Query
-from ctxkit.errors import ConfigError
 from ctxkit.protocols import Embedder, TokenCounter
 from ctxkit.tokens import get_counter
 
@@ -79,16 +79,7 @@ class SentenceCompressor:
     sentences: SentenceStore | None = None
 
     def __post_init__(self) -> None:
-        if self.target is not None:
-            check_whole(self.target, "target", minimum=1, remedy="Give a whole number of tokens, 1 or more.")
-        if self.ratio is not None:
-            check_number(self.ratio, "ratio", minimum=1.0, remedy="Give more than 1: 3 makes it a third as long.")
-            if self.ratio <= 1.0:
-                raise ConfigError(f"ratio is {self.ratio!r}", remedy="Give more than 1: 3 makes it a third as long.")
-        if self.counter is not None:
-            check_able(self.counter, "count", "counter", remedy="Give a counter, such as get_counter('o200k_base').")
-        if self.embedder is not None:
-            check_able(self.embedder, "embed", "embedder", remedy="Give an embedder, or None to go by words alone.")
+        check_aims(target=self.target, ratio=self.ratio, counter=self.counter, embedder=self.embedder)
         check_kind(self.drop, bool, "drop", remedy="Give True or False.")
         check_whole(self.overhead, "overhead", minimum=0)
         check_whole(self.batch_size, "batch_size", minimum=1)

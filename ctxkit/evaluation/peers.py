@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -14,7 +15,7 @@ from typing import Any
 from ctxkit.errors import ConfigError
 from ctxkit.settings import cache_dir, require
 
-__all__ = ["peer_python", "tiktoken_cache", "tiktoken_encoding", "tiktoken_ranks"]
+__all__ = ["peer_python", "run_worker", "tiktoken_cache", "tiktoken_encoding", "tiktoken_ranks"]
 
 # The sums that tiktoken itself checks, and the SHA-1 of the address that it would load each file from, which is the
 # file's name in its cache.
@@ -38,6 +39,26 @@ def peer_python(name: str) -> Path | None:
     """
     path = Path(os.environ.get("CTXKIT_PEERS") or ".peers").absolute() / name / "bin" / "python"
     return path if path.exists() else None
+
+
+def run_worker(python: Path, worker: Path, folder: Path) -> None:
+    """Run a script in an environment of the peers, offline, on a folder that it reads from and writes to.
+
+    Errors: `ConfigError` with the end of what it printed, where it fails.
+    """
+    done = subprocess.run(
+        [str(python), "-W", "ignore", str(worker), str(folder)],
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise ConfigError(
+            f"the peers' environment failed: {done.stderr[-400:]}",
+            subject=str(python),
+            remedy="Build it anew with `make peers`.",
+        )
 
 
 def tiktoken_ranks(encoding: str) -> bytes:

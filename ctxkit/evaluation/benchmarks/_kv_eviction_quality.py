@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import tempfile
 import time
 from collections import defaultdict
@@ -13,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ctxkit.errors import ConfigError
 from ctxkit.evaluation.benchmarks._kv_lookups import _pass_keys
 from ctxkit.evaluation.benchmarks._kv_quality import _filled, _read_on, compare
 from ctxkit.evaluation.benchmarks._kv_texts import LayerStates, load, model_folder, read, texts
-from ctxkit.evaluation.peers import peer_python
+from ctxkit.evaluation.peers import peer_python, run_worker
 from ctxkit.evaluation.report import Bar, Report
 from ctxkit.kvcache import CompressedCache
 from ctxkit.kvcache.eviction import (
@@ -222,18 +219,5 @@ def _peers(cases: list[Case]) -> tempfile.TemporaryDirectory[str] | None:
     job = {"model": str(model_folder()), "keep": 0.5, "cases": listed}
     Path(folder.name, "job.json").write_text(json.dumps(job), encoding="utf-8")
     worker = Path(__file__).with_name("_kv_presses_worker.py")
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-    done = subprocess.run(
-        [str(python), "-W", "ignore", str(worker), folder.name],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise ConfigError(
-            f"the peers' environment failed: {done.stderr[-400:]}",
-            subject=str(python),
-            remedy="Build it anew with `make peers`.",
-        )
+    run_worker(python, worker, Path(folder.name))
     return folder

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import tempfile
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from ctxkit.errors import ConfigError
 from ctxkit.evaluation.benchmarks._kv_texts import LayerStates, Reading, load, model_folder, read, texts
-from ctxkit.evaluation.peers import peer_python
+from ctxkit.evaluation.peers import peer_python, run_worker
 from ctxkit.evaluation.report import Bar, Report
 from ctxkit.kvcache import CompressedCache
 from ctxkit.kvcache.codecs.int4 import Int4Codec
@@ -192,19 +189,6 @@ def _peers(
     worker = Path(__file__).with_name("_kv_peers_worker.py")
     job = {"model": str(model_folder()), "lengths": lengths, "scored": SCORED, "stretches": stretches}
     Path(folder, "job.json").write_text(json.dumps(job), encoding="utf-8")
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-    done = subprocess.run(
-        [str(python), "-W", "ignore", str(worker), str(folder)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise ConfigError(
-            f"the peers' environment failed: {done.stderr[-400:]}",
-            subject=str(python),
-            remedy="Build it anew with `make peers`.",
-        )
+    run_worker(python, worker, folder)
     found: dict[str, Any] = json.loads(Path(folder, "found.json").read_text(encoding="utf-8"))
     return found
