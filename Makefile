@@ -72,7 +72,8 @@ peers:  ## Create the environments of the libraries that benchmarks compare with
 	@set -e; for list in peers/*.txt; do name=$$(basename $$list .txt); \
 		test .peers/$$name/.installed -nt $$list && continue; \
 		echo "== $$name"; $(PYTHON) -m venv .peers/$$name; \
-		.peers/$$name/bin/python -m pip install --quiet -c constraints.txt -r $$list; touch .peers/$$name/.installed; done
+		.peers/$$name/bin/python -m pip install --quiet -r $$list \
+			-c $$(test -f peers/$$name.constraints && echo peers/$$name.constraints || echo constraints.txt); touch .peers/$$name/.installed; done
 
 constraints: $(STAMP)  ## Write constraints.txt anew from what .venv holds
 	@# Local version labels such as +cpu are cut: an index has the release, not the label.
