@@ -247,12 +247,13 @@ class _Assembly:
             record.notes["room"] = room
 
     def regrow_history(self) -> None:
-        """Give history what the context has left over."""
+        """Give history what the context has left over; all of it, as finely, where nothing was found."""
         dialogue = self.dialogue
         if dialogue.tokens >= dialogue.need:
             return
         cap = min(self.budget.section("history").cap(self.room), self.room - self.packed.used)
-        limit = steady(cap, dialogue.need, self.budget, parts=REGROWTH_GRID)
+        parts = REGROWTH_GRID if self.pool.candidates else HISTORY_GRID
+        limit = steady(cap, dialogue.need, self.budget, parts=parts)
         if limit > dialogue.limit:
             with self.trace.stage("history, again", items_in=len(dialogue.messages), tokens_in=dialogue.need) as record:
                 dialogue.fit(limit)

@@ -185,6 +185,12 @@ class TestSections:
         assert kept[0] < kept[1]
         assert full.token_count > 900
 
+    def test_retrieval_that_finds_nothing_costs_the_history_nothing(self) -> None:
+        for size in range(150, 900, 50):
+            found = build(history=dialogue(40), budget=Budget(size), candidates=lambda query: ())
+            given = build(history=dialogue(40), budget=Budget(size))
+            assert (found.fingerprint, found.messages) == (given.fingerprint, given.messages)
+
     def test_priority_serves_history_first_and_last(self) -> None:
         history = dialogue(40)
         found = [candidate(BOOK, at, at + 300, 0.5) for at in range(0, 6_000, 400)]
