@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 if TYPE_CHECKING:
     from ctxkit.models import LocalModel
@@ -22,6 +22,7 @@ settings.register_profile(
     "ci",
     max_examples=500,
     deadline=None,
+    phases=[phase for phase in Phase if phase is not Phase.explain],  # it traces every line: shrinking took minutes
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.differing_executors],
     print_blob=True,
 )
