@@ -8,7 +8,7 @@ STAMP := .venv/.installed
 WORKERS ?= logical
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check check-matrix format bench peers constraints clean
+.PHONY: help install demo test check check-matrix check-adapters format bench peers constraints clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20

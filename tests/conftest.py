@@ -18,15 +18,18 @@ if TYPE_CHECKING:
     from ctxkit.models import LocalModel
     from ctxkit.storage import Store
 
+# The same examples in each run, so that a change is judged by what it changes; `search` draws others, and more of them.
 settings.register_profile(
     "ci",
     max_examples=500,
+    derandomize=True,
     deadline=None,
     phases=[phase for phase in Phase if phase is not Phase.explain],  # it traces every line: shrinking took minutes
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.differing_executors],
     print_blob=True,
 )
 settings.register_profile("quick", settings.get_profile("ci"), max_examples=50)
+settings.register_profile("search", settings.get_profile("ci"), max_examples=10_000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 # What a model answers must not depend on what is measured to be fast here.
