@@ -6,49 +6,31 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.answers import Answer, answered
 from ctxkit.checking import check_whole
-from ctxkit.composing import (
-    budget_for,
-    chunker_of,
-    default_embedder,
-    find,
-    part_of,
-    paths_of,
-    payload_of,
-    recalling,
-    sentences_of,
-    stage_of,
-)
+from ctxkit.composing import budget_for, find, paths_of, payload_of, recalling
 from ctxkit.documents import Candidate, Document, Query
+from ctxkit.engine_parts import EngineParts
 from ctxkit.errors import ProviderError
 from ctxkit.ingest import Ingestion, IngestReport, below, forget_vanished, vanished
 from ctxkit.messages import Message
 from ctxkit.prompts import Budget, Completion, CompletionDelta, CompletionOptions, Prompt
-from ctxkit.protocols import ChatCounter, Chunker, Embedder, EntityExtractor, Model, Retriever, Stage, Window
+from ctxkit.protocols import Model
 from ctxkit.settings import default_store, default_tenant
 from ctxkit.trace import Trace
 
 if TYPE_CHECKING:
-    from ctxkit.compression import SentenceStore
-    from ctxkit.kvcache.store import BlockStore
     from ctxkit.precomputing import Precomputed
-    from ctxkit.recall import HistoryRetriever
-    from ctxkit.rollout import Experiments
-    from ctxkit.storage import Encryption, Store
-    from ctxkit.templates import Template, TemplateRegistry
+    from ctxkit.storage import Encryption
+    from ctxkit.templates import Template
 
 __all__ = ["ContextEngine"]
 
-DEFAULT_COUNTER = "openai:gpt-4o"
-"""Counts prompts that are assembled for no model in particular."""
 
-
-class ContextEngine:
+class ContextEngine(EngineParts):
     """Opens a store, composes the stages, and does the four things an application wants.
 
     Args:
@@ -77,35 +59,6 @@ class ContextEngine:
         'Keys rotate monthly.'
     """
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        chunker: Chunker | str = "graph",
-        embedder: Embedder | str | None = "auto",
-        extractor: EntityExtractor | str | None = "light",
-        retriever: Retriever | None = None,
-        stages: Sequence[Stage | str] = (),
-        window: Window | None = None,
-        candidates: int = 20,
-        kv: BlockStore | str | Path | None = None,
-        kv_codec: str = "none",
-        kv_chunks: bool = False,
-        sentence_vectors: bool = False,
-    ) -> None:
-        check_whole(candidates, "candidates", minimum=1)
-        self.store = store
-        self.stages = tuple(map(stage_of, stages))
-        self.candidates = candidates
-        self._chunker = chunker
-        self._embedder = embedder
-        self._extractor = extractor
-        self._retriever = retriever
-        self._window = window
-        self._kv, self._kv_codec, self._kv_chunks = kv, kv_codec, kv_chunks
-        self._sentence_vectors = sentence_vectors
-        self._models: dict[str, Model] = {}
-
     @classmethod
     def open(
         cls,
@@ -128,83 +81,6 @@ class ContextEngine:
         address = default_store() if url is None else url
         name = default_tenant() if tenant is None else tenant
         return cls(Store.open(address, tenant=name, create=create, encryption=encryption), **parts)
-
-    def close(self) -> None:
-        try:
-            for model in self._models.values():
-                if callable(close := getattr(model, "close", None)):
-                    close()
-        finally:
-            self.store.close()
-
-    def __enter__(self) -> ContextEngine:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    # The parts, each made when it is first needed.
-
-    @cached_property
-    def chunker(self) -> Chunker:
-        return chunker_of(self._chunker, self._extractor)
-
-    @cached_property
-    def embedder(self) -> Embedder | None:
-        return part_of("embedder", default_embedder() if self._embedder == "auto" else self._embedder)
-
-    @cached_property
-    def extractor(self) -> EntityExtractor | None:
-        return part_of("extractor", self._extractor)
-
-    @cached_property
-    def retriever(self) -> Retriever:
-        from ctxkit.retrieval import Hybrid
-
-        return Hybrid(self.store, self.embedder) if self._retriever is None else self._retriever
-
-    @cached_property
-    def window(self) -> Window:
-        from ctxkit.history import TailWindow
-
-        return TailWindow() if self._window is None else self._window
-
-    @cached_property
-    def recaller(self) -> HistoryRetriever:
-        """Finds what was said in the past of a session."""
-        from ctxkit.recall import HistoryRetriever
-
-        return HistoryRetriever(self.store, self.embedder)
-
-    @cached_property
-    def sentences(self) -> SentenceStore | None:
-        """What an ingest with `sentence_vectors` prepares for `SentenceCompressor`; None without it."""
-        return sentences_of(self.store) if self._sentence_vectors else None
-
-    @cached_property
-    def templates(self) -> TemplateRegistry:
-        from ctxkit.templates import TemplateRegistry
-
-        return TemplateRegistry(self.store)
-
-    @cached_property
-    def experiments(self) -> Experiments:
-        from ctxkit.rollout import Experiments
-
-        return Experiments(self.store)
-
-    def model(self, model: str | Model) -> Model:
-        """The model of that name (`local`, `openai:gpt-4o`, `anthropic:…`); each is loaded once per engine."""
-        if not isinstance(model, str):
-            return model
-        if model not in self._models:
-            from ctxkit.models import get_model
-
-            local = self._kv is not None and model.partition(":")[0] == "local"
-            options: dict[str, Any] = {"kv": self._kv, "kv_codec": self._kv_codec, "tenant": self.store.tenant}
-            options = {**options, "kv_chunks": self._kv_chunks} if local else {}
-            self._models[model] = get_model(model, **options)
-        return self._models[model]
 
     # Ingest.
 
@@ -375,17 +251,6 @@ class ContextEngine:
         from ctxkit.templates import DEFAULT_TEMPLATE
 
         return self.templates.get(template) if isinstance(template, str) else template or DEFAULT_TEMPLATE
-
-    def target(self, model: str | Model | None = None) -> tuple[ChatCounter, int]:
-        """The chat counter and the window of a model; loads no weights. Without one, those of `DEFAULT_COUNTER`."""
-        if isinstance(model, str):
-            model = self._models.get(model, model)
-        if model is not None and not isinstance(model, str):
-            return model.counter, model.window
-        from ctxkit.models import get_chat_counter, get_window
-
-        spec = model or DEFAULT_COUNTER
-        return get_chat_counter(spec), get_window(spec)
 
     def ask(
         self,

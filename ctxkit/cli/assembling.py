@@ -240,7 +240,7 @@ def _budget(tokens: int | None, reserve: int | None, sections: list[str], model:
     if tokens is None and reserve is None and not sections:
         return None
     if tokens is None:
-        from ctxkit.engine import DEFAULT_COUNTER
+        from ctxkit.engine_parts import DEFAULT_COUNTER
         from ctxkit.models import get_window
 
         tokens = get_window(model or DEFAULT_COUNTER)

@@ -6,21 +6,20 @@ them. To render is to walk it, to collect texts by reference, and to join them w
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ctxkit.errors import MissingVariableError, TemplateError, VariableTypeError
-from ctxkit.templates.language import Kind, Node, Path, Value
+from ctxkit.errors import TemplateError
 from ctxkit.templates.language import Literal as Text
+from ctxkit.templates.language import Node, Value
 from ctxkit.templates.payload import PayloadCheck
 from ctxkit.templates.rendering import RenderedMessage, Source, TemplateRole
-from ctxkit.templates.slots import Slot, delimiters, fence_of, is_list, is_sendable, type_name
+from ctxkit.templates.slots import Slot, fence_of, is_sendable
+from ctxkit.templates.steps import Fixed, Insert, Repeat, State, Step
 
 __all__ = ["Program"]
 
-_MAX_STEPS = 1_000_000
 _FEW = 32
 
 
@@ -64,7 +63,7 @@ class Program:
             self._check(payload)
             for check in self._schemas:
                 check(payload, self._subject)
-        state = None if self._plain else _State(payload, self._subject)
+        state = None if self._plain else State(payload, self._subject)
         rendered: list[RenderedMessage] = []
         characters = 0
         sources: Sequence[Source]
@@ -124,13 +123,13 @@ class _Message:
     """
 
     role: TemplateRole
-    steps: tuple[_Step, ...]
+    steps: tuple[Step, ...]
     texts: list[str] = field(default_factory=list)
     sources: tuple[Source, ...] = ()
     fills: tuple[tuple[int, str], ...] | None = None
     fenced: tuple[int, ...] = ()
     unseen: bool = False
-    reaches: tuple[tuple[int, _Insert], ...] = ()
+    reaches: tuple[tuple[int, Insert], ...] = ()
 
 
 def _compile(
@@ -143,12 +142,12 @@ def _compile(
     sources: list[Source] = []
     fills: list[tuple[int, str]] = []
     fenced: list[int] = []
-    reaches: list[tuple[int, _Insert]] = []
+    reaches: list[tuple[int, Insert]] = []
     for step in steps:
-        if isinstance(step, _Fixed):
+        if isinstance(step, Fixed):
             texts.append(step.text)
             sources.append(step.source)
-        elif isinstance(step, _Insert) and step.whole == "string":
+        elif isinstance(step, Insert) and step.whole == "string":
             if step.fence is None:
                 fills.append((len(texts), step.keys[0]))
                 texts.append("")
@@ -158,7 +157,7 @@ def _compile(
                 fenced.append(len(texts) + 1)
                 texts += ["", "", ""]
                 sources += [step.fence, step.source, step.fence]
-        elif isinstance(step, _Insert) and not step.relative and step.fence is None:
+        elif isinstance(step, Insert) and not step.relative and step.fence is None:
             reaches.append((len(texts), step))
             texts.append("")
             sources.append(step.source)
@@ -182,222 +181,24 @@ def _steps(
     variables: Mapping[str, Slot],
     open_slots: Collection[str],
     root: str = "",
-) -> tuple[_Step, ...]:
+) -> tuple[Step, ...]:
     own = Source("trusted", role)
-    steps: list[_Step] = []
+    steps: list[Step] = []
     for node in nodes:
         if isinstance(node, Text):
-            steps.append(_Fixed(node.text, own))
+            steps.append(Fixed(node.text, own))
             continue
         path = node.path
         name = root if path.relative else path.keys[0]
         if isinstance(node, Value):
             slot = variables[name]
             if name in open_slots and not path.relative:
-                steps.append(_Fixed("", Source(slot.trust, name, name)))
+                steps.append(Fixed("", Source(slot.trust, name, name)))
                 continue
             whole = slot.type if not path.relative and len(path.keys) == 1 else ""
             fence = own if slot.trust != "trusted" else None
-            steps.append(_Insert(path.relative, path.keys, Source(slot.trust, name), fence, whole))
+            steps.append(Insert(path.relative, path.keys, Source(slot.trust, name), fence, whole))
         else:
             body = _steps(node.body, role, variables, open_slots, name if node.kind == "#" else root)
-            steps.append(_Repeat(path, node.kind, body))
+            steps.append(Repeat(path, node.kind, body))
     return tuple(steps)
-
-
-class _State:
-    """One rendering: the payload, what has been collected of the message, and what is used up of the limits."""
-
-    __slots__ = ("fences", "json", "payload", "sources", "steps", "subject", "texts")
-
-    def __init__(self, payload: Mapping[str, Any], subject: str) -> None:
-        self.payload = payload
-        self.subject = subject
-        self.texts: list[str] = []
-        self.sources: list[Source] = []
-        self.steps = 0
-        self.fences: dict[str, tuple[str, str]] = {}
-        self.json: dict[str, str] = {}
-
-    def fence(self, text: str) -> tuple[str, str]:
-        """A text that stands at several places is hashed once."""
-        found = self.fences.get(text)
-        if found is None:
-            found = self.fences[text] = delimiters(text)
-        return found
-
-    def spend(self, steps: int) -> None:
-        """Count what sections do: nested ones multiply, and a small payload must not take for ever."""
-        self.steps += steps
-        if self.steps > _MAX_STEPS:
-            raise TemplateError(
-                f"the sections repeat more than {_MAX_STEPS:,} times",
-                subject=self.subject,
-                remedy="Shorten the lists, or nest fewer of them.",
-            )
-
-
-_Item = tuple[Any, Path, "int | None", Any]
-"""The item of the section around: its value, the section's path, its index in a list, and the item around that."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Fixed:
-    """The template's own text, or an open slot."""
-
-    text: str
-    source: Source
-
-    def run(self, state: _State, item: _Item | None) -> None:
-        state.texts.append(self.text)
-        state.sources.append(self.source)
-
-
-@dataclass(frozen=True, slots=True)
-class _Insert:
-    """A value, inserted once. `whole` is the slot's type where the value is that of a variable itself."""
-
-    relative: bool
-    keys: tuple[str, ...]
-    source: Source
-    fence: Source | None
-    whole: str
-
-    def run(self, state: _State, item: _Item | None) -> None:
-        value = _find(state, item, self.relative, self.keys)
-        texts, sources = state.texts, state.sources
-        if type(value) is not str:
-            if isinstance(value, bool | int | float):
-                texts.append(_atom(value))
-                sources.append(self.source)
-                return
-            value = self._text(state, item, value)
-        if self.fence is None:
-            texts.append(value)
-            sources.append(self.source)
-        else:
-            opening, closing = state.fence(value)
-            texts += (opening, value, closing)
-            sources += (self.fence, self.source, self.fence)
-
-    def text(self, state: _State) -> str:
-        """The text of a value outside of every section."""
-        value = _find(state, None, False, self.keys)
-        if type(value) is str:
-            return value
-        return _atom(value) if isinstance(value, bool | int | float) else self._text(state, None, value)
-
-    def _text(self, state: _State, item: _Item | None, value: Any) -> str:
-        if isinstance(value, str):
-            return str(value)
-        if self.whole in ("list", "object"):
-            name = self.keys[0]
-            if name not in state.json:
-                state.json[name] = json.dumps(value, sort_keys=True, ensure_ascii=False, default=_plain)
-            return state.json[name]
-        kind = "object" if isinstance(value, Mapping) else "list"
-        raise VariableTypeError(
-            f"{_name(Path(self.relative, self.keys), item)!r} is {type_name(value)} and has no text",
-            subject=state.subject,
-            remedy="Pass a text or a number."
-            if value is None
-            else f"Write a section over it, or declare the slot's type: {kind}.",
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Repeat:
-    """A section or a condition."""
-
-    path: Path
-    kind: Kind
-    body: tuple[_Step, ...]
-
-    def run(self, state: _State, item: _Item | None) -> None:
-        path = self.path
-        value = _find(state, item, path.relative, path.keys)
-        if self.kind != "#":
-            if bool(value) == (self.kind == "?"):
-                self._once(state, item)
-        elif isinstance(value, list) or is_list(value):
-            weight, body = 1 + len(self.body), self.body
-            for index, entry in enumerate(value):
-                state.spend(weight)
-                inner = (entry, path, index, item)
-                for step in body:
-                    step.run(state, inner)
-        elif value is None or isinstance(value, bool):
-            if value:
-                self._once(state, item)
-        elif isinstance(value, Mapping):
-            if value:
-                self._once(state, (value, path, None, item))
-        else:
-            raise VariableTypeError(
-                f"{_name(path, item)!r} is {type_name(value)} and cannot be a section",
-                subject=state.subject,
-                remedy="A section takes a list, an object or a boolean; a condition, {{?name}}, takes everything.",
-            )
-
-    def _once(self, state: _State, item: _Item | None) -> None:
-        state.spend(len(self.body))
-        for step in self.body:
-            step.run(state, item)
-
-
-_Step = _Fixed | _Insert | _Repeat
-
-
-def _find(state: _State, item: _Item | None, relative: bool, keys: tuple[str, ...]) -> Any:
-    """The value at a path; `PayloadCheck` has seen that the variables themselves are there."""
-    value: Any
-    if not relative:
-        value = state.payload[keys[0]]
-        if len(keys) == 1:
-            return value
-        rest = 1
-    elif item is None:
-        raise VariableTypeError(
-            f"{{{{{Path(relative, keys)}}}}} has no item here",
-            subject=state.subject,
-            remedy="The section around it is a boolean; only lists and objects have items.",
-        )
-    else:
-        value, rest = item[0], 0
-    for at in range(rest, len(keys)):
-        key = keys[at]
-        if (type(value) is dict and key in value) or (isinstance(value, Mapping) and key in value):
-            value = value[key]
-        else:
-            raise _no_field(state, Path(relative, keys[:at]), item, value, key)
-    return value
-
-
-def _no_field(state: _State, path: Path, item: _Item | None, value: Any, key: str) -> TemplateError:
-    shown = _name(path, item)
-    if isinstance(value, Mapping):
-        return MissingVariableError(
-            f"the variable {shown!r} has no field {key!r}",
-            subject=state.subject,
-            remedy=f"Pass it in the payload, as {shown}.{key}; null, where a section asks for it.",
-        )
-    return VariableTypeError(
-        f"{shown!r} is {type_name(value)} and has no field {key!r}", subject=state.subject, remedy="Pass an object."
-    )
-
-
-def _name(path: Path, item: _Item | None) -> str:
-    """How people name a path: `items.2.title`."""
-    if not path.relative or item is None:
-        return ".".join(path.keys)
-    _, section, index, around = item
-    names = (_name(section, around), *(() if index is None else (str(index),)), *path.keys)
-    return ".".join(names)
-
-
-def _atom(value: float | bool) -> str:
-    return ("true" if value else "false") if isinstance(value, bool) else repr(value)
-
-
-def _plain(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else list(value)
