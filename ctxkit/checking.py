@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ctxkit.errors import ConfigError
 
-__all__ = ["check_able", "check_kind", "check_number", "check_whole", "shown"]
+__all__ = ["check_able", "check_kind", "check_number", "check_whole", "did_you_mean", "shown"]
 
 _LARGEST = (1 << 63) - 1
 
@@ -42,6 +43,17 @@ def check_able(value: Any, method: str, what: str, *, remedy: str) -> None:
     # A str or a list has a count() of its own.
     if isinstance(value, type | Sequence) or not callable(getattr(value, method, None)):
         raise ConfigError(f"{what} is {shown(value)}, which has no {method}()", remedy=remedy)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The beginning of a remedy: the known name that is nearest to a wrong one, or "" where none is near.
+
+    Example:
+        >>> did_you_mean("histry", ["context", "history"])
+        "Did you mean 'history'? "
+    """
+    near = difflib.get_close_matches(name, known if isinstance(known, list) else list(known), 1)
+    return f"Did you mean {near[0]!r}? " if near else ""
 
 
 def shown(value: Any) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.checking import did_you_mean
 from ctxkit.documents import Candidate
 from ctxkit.errors import ConfigError
 from ctxkit.messages import Message
@@ -102,9 +102,8 @@ def check_sections(budget: Budget, template: Template) -> None:
     known |= {message.role for message in template.messages}
     for name in budget.sections:
         if name not in known:
-            near = difflib.get_close_matches(name, sorted(known), 1)
             raise ConfigError(
                 f"the template {template.reference} has no section {name!r}",
                 subject="budget",
-                remedy=f"{f'Did you mean {near[0]!r}? ' if near else ''}Its sections: {', '.join(sorted(known))}.",
+                remedy=f"{did_you_mean(name, sorted(known))}Its sections: {', '.join(sorted(known))}.",
             )

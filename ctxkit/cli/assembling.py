@@ -84,6 +84,7 @@ def assemble(
 
     Example: ctxkit assemble "how do I rotate the key" --budget 4000 --explain
     """
+    _check_recall(recall, session)
     with _opened(store, tenant, embedder=embedder, candidates=candidates) as engine:
         engine.stages = make_stages(
             engine,
@@ -157,6 +158,7 @@ def ask(
 
     Example: ctxkit ask "how do I rotate the key" --model local
     """
+    _check_recall(recall, session)
     options = CompletionOptions(
         max_tokens=max_tokens, temperature=temperature, seed=seed, stop=tuple(stop), timeout=timeout
     )
@@ -211,6 +213,11 @@ def ask(
     if explain:
         say()
         say(answer.prompt.explain())
+
+
+def _check_recall(recall: bool, session: str | None) -> None:
+    if recall and session is None:
+        raise ConfigError("--recall needs a session", remedy="Give --session NAME, or leave --recall out.")
 
 
 def _opened(store: str | None, tenant: str | None, **parts: Any) -> ContextEngine:

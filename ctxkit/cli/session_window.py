@@ -45,12 +45,11 @@ def window(
         made = Hysteresis(window=made)
     counter = get_chat_counter(model or "openai:gpt-4o")
     with _store(store, tenant) as opened:
+        opened.sessions.info(session)
         messages = opened.sessions.messages(session)
-    if not messages:
-        raise ConfigError("there is no such session", subject=session, remedy="See: ctxkit sessions list")
-    selected = made.select(messages, max_tokens, counter)
+    selected = made.select(messages, max_tokens, counter) if messages else []
     notes = [str(note) for note in repair(messages).notes]
-    tokens, total = counter.count_prompt(selected) if selected else 0, counter.count_prompt(messages)
+    tokens, total = (counter.count_prompt(some) if some else 0 for some in (selected, messages))
     kept = {message.id for message in selected}
     left_out = [message.id for message in messages if message.id not in kept]
     if as_json:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ctxkit.checking import check_number, check_whole
 from ctxkit.cli import session_window
 from ctxkit.cli.output import (
     EmbedderOption,
@@ -23,7 +24,7 @@ from ctxkit.cli.output import (
     table,
     write,
 )
-from ctxkit.errors import ConfigError
+from ctxkit.errors import ConfigError, CtxkitError, HistoryError
 from ctxkit.messages import Message
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ def show(
     Example: ctxkit sessions show alice --last 10
     """
     with _store(store, tenant) as opened:
+        opened.sessions.info(session)
         messages = [_message(message) for message in opened.sessions.messages(session, last=last, archived=archived)]
     if as_json:
         emit(messages)
@@ -185,14 +187,20 @@ def import_session(
 
     Example: ctxkit sessions import alice alice.jsonl
     """
-    from ctxkit.history.formats import import_history
+    from ctxkit.history.formats import FORMATS, import_history
 
     try:
         raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         text = raw.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the file cannot be read ({error})", subject=file, remedy="Give a UTF-8 file.") from error
-    imported = import_history(text, form, strict=strict)
+    try:
+        imported = import_history(text, form, strict=strict)
+    except HistoryError as error:
+        others = [f"--format {each}" for each in FORMATS if each != form and _reads(text, each)]
+        if others:
+            error.remedy = f"It reads with {' and with '.join(others)}."
+        raise
     with _store(store, tenant, create=True) as opened:
         known = {info.id: info.last_sequence for info in opened.sessions.list()}.get(session, 0)
         saved = opened.sessions.append(session, imported.value)
@@ -202,6 +210,16 @@ def import_session(
         return
     say(f"{session}: {new} messages appended, {len(saved) - new} were there")
     _say_notes(imported.notes)
+
+
+def _reads(text: str, form: str) -> bool:
+    """Whether a text is a dialogue in this format."""
+    from ctxkit.history.formats import import_history
+
+    try:
+        return bool(import_history(text, form).value)
+    except CtxkitError:
+        return False
 
 
 def _say_notes(notes: Sequence[str]) -> None:
@@ -254,11 +272,14 @@ def prune(
 
     from ctxkit.storage import Keep
 
-    try:
-        age = None if days is None else timedelta(days=days)
-    except (OverflowError, ValueError) as error:
-        raise ConfigError(f"days is {days}", remedy="Give a number of days.") from error
-    limits = Keep(messages=keep, age=age, size=size)
+    if keep is None and days is None and size is None:
+        raise ConfigError("nothing says what to keep", remedy="Give --keep, --days or --bytes.")
+    for value, option in ((keep, "--keep"), (size, "--bytes")):
+        if value is not None:
+            check_whole(value, option, minimum=0)
+    if days is not None:
+        check_number(days, "--days", minimum=0, maximum=365_000)
+    limits = Keep(messages=keep, age=None if days is None else timedelta(days=days), size=size)
     with _store(store, tenant) as opened:
         done = (opened.sessions.archive if archive else opened.sessions.prune)(session, keep=limits)
     if as_json:
@@ -286,6 +307,8 @@ def search(
     Example: ctxkit sessions search "What did I plan for last May?" --recall
     """
     with _store(store, tenant) as opened:
+        if session is not None:
+            opened.sessions.info(session)
         if recall:
             from ctxkit.cli.stages import moment_for
             from ctxkit.composing import default_embedder, part_of
@@ -293,7 +316,7 @@ def search(
 
             part: Any = part_of("embedder", default_embedder() if embedder == "auto" else embedder)
             retriever = HistoryRetriever(opened, part)
-            sessions = None if session is None else [opened.sessions.info(session).id]
+            sessions = None if session is None else [session]
             _say_recalled(
                 retriever.search(text, limit, sessions=sessions, now=moment_for(parse_moment(now), None, recall=True)),
                 as_json,
@@ -336,5 +359,6 @@ def delete(
     Example: ctxkit sessions delete alice
     """
     with _store(store, tenant) as opened:
+        opened.sessions.info(session)
         count = opened.sessions.delete(session, branches=branches)
     emit({"session": session, "deleted": count}) if as_json else say(f"{session}: {count} messages deleted")

@@ -141,7 +141,7 @@ def _message(data: Any, where: str) -> Message:
         raise HistoryError(
             f"not a message of version {VERSION}",
             subject=where,
-            remedy="Give what `export_history(…, 'jsonl')` wrote; other formats are: openai, anthropic.",
+            remedy="Give what was exported as jsonl, or say that the format is another: openai or anthropic.",
         )
     if unknown := set(data) - _KEYS:
         raise HistoryError(

@@ -112,7 +112,7 @@ def delete(scope: Scope, session: str, *, branches: bool) -> int:
         raise ProtectedError(
             f"sessions that branched from it need it: {', '.join(level[:5])}",
             subject=session,
-            remedy="Delete them first, or all together: delete(session, branches=True).",
+            remedy="Delete them first, or all together: branches=True (--branches).",
         )
     while level:
         doomed += level

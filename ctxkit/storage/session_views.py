@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Table, and_, bindparam, or_, select
 
+from ctxkit.checking import did_you_mean
 from ctxkit.errors import NotFoundError
 from ctxkit.storage import tables
 from ctxkit.storage.checks import decoded
@@ -17,6 +18,8 @@ __all__ = ["View", "existing", "find", "read", "within"]
 
 _SEGMENTS = 100
 """Segments that one statement asks for; SQLite takes an expression of at most 1,000 levels."""
+
+_NAMES = 1_000
 
 _HEAD = select(
     tables.sessions.c.last_sequence,
@@ -114,9 +117,17 @@ def existing(scope: Scope, session: str, *, lock: bool = False) -> View:
     view = find(scope, session, lock=lock)
     if view is None:
         raise NotFoundError(
-            "there is no such session", subject=session, remedy="List them: ctxkit sessions list, or sessions.list()."
+            "there is no such session",
+            subject=session,
+            remedy=f"{did_you_mean(session, _newest_names(scope))}List them: ctxkit sessions list.",
         )
     return view
+
+
+def _newest_names(scope: Scope) -> list[str]:
+    """The sessions that changed last: an error that names the nearest of them must not read them all."""
+    table = tables.sessions
+    return [row[0] for row in scope.all(scope.select(table.c.id).order_by(table.c.updated_at.desc()).limit(_NAMES))]
 
 
 def _lineage(scope: Scope, session: str) -> tuple[tuple[str, int], ...]:

@@ -56,6 +56,7 @@ def test_assemble_quotes_what_was_said(store: str) -> None:
 
 
 def test_recall_needs_a_session(ctxkit: Any, store: str) -> None:
-    done = ctxkit("assemble", "Who?", "--recall", "--store", store, "--embedder", "none")
-    assert done.code == 1 or done.code == 2
-    assert "recall needs a session" in done.err
+    for command in ("assemble", "ask"):
+        done = ctxkit(command, "Who?", "--recall", "--store", store, "--embedder", "none")
+        assert done.code == 2
+        assert done.err == "error: --recall needs a session. Give --session NAME, or leave --recall out.\n"

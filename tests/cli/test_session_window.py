@@ -51,7 +51,6 @@ def test_a_question(ctxkit: Run, url: str) -> None:
         ("alice", "--max-tokens", "90", "--window", "newest"),
         ("alice", "--max-tokens", "0"),
         ("alice", "--max-tokens", "90", "--query", "x"),
-        ("nobody", "--max-tokens", "90"),
     ],
 )
 def test_wrong_usage(ctxkit: Run, url: str, arguments: tuple[str, ...]) -> None:

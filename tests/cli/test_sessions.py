@@ -84,7 +84,63 @@ def test_search(ctxkit: Any, alice: str) -> None:
     found = ctxkit("sessions", "search", "RAIN", "--json").json
     assert [(match["session"], match["sequence"]) for match in found] == [("alice", 4), ("alice", 3)]
     assert ctxkit("sessions", "search", "oslo").out == "alice [1] user: Weather in Oslo?\n"
+    ctxkit("sessions", "append", "bob", "Hello.")
     assert ctxkit("sessions", "search", "oslo", "--session", "bob", "--json").json == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("show",),
+        ("delete",),
+        ("export",),
+        ("branch", 1),
+        ("window", "--max-tokens", 100),
+        ("prune", "--keep", 1),
+    ],
+)
+def test_an_unknown_session_is_the_same_error_everywhere(ctxkit: Any, alice: str, command: tuple[Any, ...]) -> None:
+    refused = ctxkit("sessions", command[0], "alcie", *command[1:])
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err == (
+        "error: alcie: there is no such session. Did you mean 'alice'? List them: ctxkit sessions list.\n"
+    )
+    far = ctxkit("sessions", command[0], "zzz", *command[1:])
+    assert far.err == "error: zzz: there is no such session. List them: ctxkit sessions list.\n"
+    for search in ((), ("--recall", "--embedder", "none")):
+        assert ctxkit("sessions", "search", "rain", "--session", "alcie", *search).err == refused.err
+
+
+def test_a_session_whose_messages_all_went_is_still_one(ctxkit: Any, alice: str) -> None:
+    ctxkit("sessions", "prune", alice, "--keep", 0)
+    assert ctxkit("sessions", "show", alice, "--json").json == []
+    window = ctxkit("sessions", "window", alice, "--max-tokens", 100, "--json").json
+    assert (window["messages"], window["tokens"], window["session_tokens"]) == ([], 0, 0)
+    assert ctxkit("sessions", "delete", alice, "--json").json["deleted"] == 0
+
+
+def test_what_is_wrong_is_said_in_options(ctxkit: Any, alice: str) -> None:
+    for wrong, words in (
+        ((), "Give --keep, --days or --bytes."),
+        (("--keep", -1), "--keep is -1"),
+        (("--bytes", -1), "--bytes is -1"),
+        (("--days", "nan"), "--days is nan"),
+        (("--days", "1e300"), "--days is 1e+300"),
+    ):
+        refused = ctxkit("sessions", "prune", alice, *wrong)
+        assert refused.code == 2 and words in refused.err, refused.err
+    ctxkit("sessions", "branch", alice, 1)
+    assert "--branches" in ctxkit("sessions", "delete", alice).err
+
+
+@pytest.mark.parametrize("form", ["openai", "anthropic"])
+def test_an_import_in_the_wrong_format_names_the_right_option(ctxkit: Any, alice: str, form: str) -> None:
+    exported = ctxkit("sessions", "export", alice, "--format", form).out.encode()
+    refused = ctxkit("sessions", "import", "copy", "-", stdin=exported)
+    assert refused.code == 1 and f"--format {form}" in refused.err and "export_history" not in refused.err
+    assert ctxkit("sessions", "show", "copy").code == 1, "nothing was made"
+    neither = ctxkit("sessions", "import", "copy", "-", stdin=b"Dear aunt")
+    assert neither.code == 1 and "not JSON" in neither.err and "It reads with" not in neither.err
 
 
 def test_keys_from_the_environment(ctxkit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
