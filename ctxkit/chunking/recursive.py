@@ -14,6 +14,7 @@ from ctxkit.chunking.stream import CutStream
 from ctxkit.documents import Chunk, Document, Span
 from ctxkit.errors import ConfigError
 from ctxkit.protocols import TokenCounter
+from ctxkit.stage_inputs import check_document
 from ctxkit.text import code_fences, protected_spans
 from ctxkit.tokens import get_counter
 
@@ -59,6 +60,7 @@ class RecursiveChunker:
 
     def chunk(self, document: Document) -> Iterator[Chunk]:
         """The chunks in order; none for a blank document."""
+        check_document(document)
         text = document.text
         headings = headings_of(text, self._preset_of(document))
         for span, tokens in self._cutter(document, text, protected_spans(text)).pieces():
@@ -70,6 +72,7 @@ class RecursiveChunker:
         Args:
             document: id, source and metadata of what will arrive; its own text is not read.
         """
+        check_document(document)
         return CutStream(document, self._preset_of(document), partial(self._cutter, document))
 
     def _preset_of(self, document: Document) -> str:

@@ -21,6 +21,7 @@ from ctxkit.chunking.ties import Floats, mention_ties, similarity_ties, word_men
 from ctxkit.documents import Chunk, Document, Entity, Span
 from ctxkit.errors import ConfigError
 from ctxkit.protocols import Embedder, EntityExtractor, TokenCounter
+from ctxkit.stage_inputs import check_document
 from ctxkit.tokens import get_counter
 
 __all__ = ["GraphStream", "SemanticGraphChunker"]
@@ -117,6 +118,7 @@ class SemanticGraphChunker:
         Args:
             document: id, title, source and metadata of what will arrive; its own text is not read.
         """
+        check_document(document)
         return GraphStream(self, document)
 
 

@@ -11,6 +11,7 @@ from ctxkit.chunking.recursive import check_sizes, headings_of
 from ctxkit.chunking.separators import Places, levels, preset_of
 from ctxkit.documents import Chunk, Document
 from ctxkit.protocols import TokenCounter
+from ctxkit.stage_inputs import check_document
 from ctxkit.text import protected_spans, sentence_spans
 from ctxkit.tokens import get_counter
 
@@ -48,6 +49,7 @@ class SentenceChunker:
 
     def chunk(self, document: Document) -> Iterator[Chunk]:
         """The chunks in order; none for a blank document."""
+        check_document(document)
         text = document.text
         preset = preset_of(document)
         sentences = Places([span.end for span in sentence_spans(text)])

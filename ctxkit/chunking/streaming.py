@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 from ctxkit.checking import check_able, check_whole
 from ctxkit.chunking.recursive import RecursiveChunker
 from ctxkit.documents import Chunk, Document
+from ctxkit.stage_inputs import check_document
 
 __all__ = ["ChunkStream", "StreamableChunker", "StreamingChunker"]
 
@@ -59,6 +60,7 @@ class StreamingChunker:
 
     def chunk(self, document: Document) -> Iterator[Chunk]:
         """The chunks of a document, without more memory than a stream of it takes."""
+        check_document(document)
         text, size = document.text, self.piece_size
         return self.stream((text[at : at + size] for at in range(0, len(text), size)), document)
 

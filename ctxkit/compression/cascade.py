@@ -12,6 +12,7 @@ from ctxkit.compression.relevance import lexical_scores
 from ctxkit.documents import Candidate, Query
 from ctxkit.errors import ConfigError
 from ctxkit.protocols import Stage, TokenCounter
+from ctxkit.stage_inputs import check_candidates
 from ctxkit.tokens import get_counter
 
 __all__ = ["Cascade"]
@@ -67,6 +68,7 @@ class Cascade:
         check_whole(self.overhead, "overhead", minimum=0)
 
     def __call__(self, query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
+        check_candidates(query, candidates)
         targets = [target for target in (self.target, query.room) if target is not None]
         left = list(candidates)
         if not targets:

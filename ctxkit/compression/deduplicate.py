@@ -15,6 +15,7 @@ from ctxkit.checking import check_kind, check_number
 from ctxkit.compression.guards import is_negation
 from ctxkit.documents import Candidate, Query, Source
 from ctxkit.errors import ConfigError
+from ctxkit.stage_inputs import check_candidates
 from ctxkit.text import words
 
 __all__ = ["Deduplicate"]
@@ -76,6 +77,7 @@ class Deduplicate:
                 check_kind(text, str, "a text of history", remedy=remedy)
 
     def __call__(self, query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
+        check_candidates(query, candidates)
         index = _Index(self.threshold)
         said = self.history(query) if callable(self.history) else self.history
         for text in said:

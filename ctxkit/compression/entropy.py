@@ -23,6 +23,7 @@ from ctxkit.documents import Candidate, Query, Span, merge_spans
 from ctxkit.errors import ConfigError, ModelError
 from ctxkit.protected import protected_spans as protected_blocks
 from ctxkit.protocols import Embedder, TokenCounter
+from ctxkit.stage_inputs import check_candidates
 from ctxkit.text import is_grapheme_boundary
 from ctxkit.tokens import get_counter
 
@@ -100,6 +101,7 @@ class EntropyCompressor:
         check_whole(self.overhead, "overhead", minimum=0)
 
     def __call__(self, query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
+        check_candidates(query, candidates)
         counter = self.counter or get_counter()
         whole = [counter.count(candidate.text) + self.overhead for candidate in candidates]
         target = self._target(query, sum(whole))

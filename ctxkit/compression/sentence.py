@@ -17,6 +17,7 @@ from ctxkit.compression.relevance import relevance
 from ctxkit.compression.sentence_store import SentenceStore
 from ctxkit.documents import Candidate, Query
 from ctxkit.protocols import Embedder, TokenCounter
+from ctxkit.stage_inputs import check_candidates
 from ctxkit.tokens import get_counter
 
 __all__ = ["SentenceCompressor"]
@@ -89,6 +90,7 @@ class SentenceCompressor:
             check_kind(self.sentences, SentenceStore, "sentences", remedy="Give a SentenceStore, or None.")
 
     def __call__(self, query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
+        check_candidates(query, candidates)
         counter = self.counter or get_counter()
         # In one order whatever order they came in: sums of floats depend on it.
         order = sorted(range(len(candidates)), key=lambda at: (candidates[at].chunk.id, candidates[at].spans))

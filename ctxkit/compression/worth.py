@@ -11,6 +11,7 @@ from ctxkit.checking import check_able, check_number
 from ctxkit.documents import Candidate, Query
 from ctxkit.errors import ConfigError
 from ctxkit.protocols import Stage, TokenCounter
+from ctxkit.stage_inputs import check_candidates
 from ctxkit.tokens import get_counter
 
 __all__ = ["Worth", "WorthIt", "seconds_per_token", "worth_it"]
@@ -127,6 +128,7 @@ class WorthIt:
             check_able(self.counter, "count", "counter", remedy="Give a counter, such as get_counter('o200k_base').")
 
     def __call__(self, query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
+        check_candidates(query, candidates)
         worth = self.estimate(query, candidates)
         forced = query.room is not None and worth.tokens_in > query.room
         return list(self.stage(query, candidates)) if forced or worth.pays else list(candidates)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ctxkit.embedding.fingerprints import fingerprint_folder
 from ctxkit.errors import ConfigError, CtxkitError, EmbeddingError, MissingExtraError, ModelNotFoundError
 from ctxkit.settings import require
+from ctxkit.stage_inputs import each_text
 from ctxkit.tokens import scalar_text
 
 __all__ = ["SentenceTransformerEmbedder", "minilm"]
@@ -88,12 +89,10 @@ class SentenceTransformerEmbedder:
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """The vectors of `texts`, in their order."""
-        if isinstance(texts, str):
-            raise ConfigError("embed() takes a sequence of texts, not one text", remedy="Pass [text].")
-        if not texts:
+        clean = [scalar_text(text) for text in each_text(texts, "embed")]
+        if not clean:
             return np.zeros((0, self.dimension), dtype=np.float32)
         model = self._load()
-        clean = [scalar_text(text) for text in texts]
         # A fast tokenizer keeps its padding and truncation as state: one thread at a time.
         with _lock, _errors_of(self.folder), _quiet():
             vectors = model.encode(

@@ -13,6 +13,7 @@ from ctxkit.graph.jieba_extractor import JiebaExtractor
 from ctxkit.graph.light import LightExtractor
 from ctxkit.graph.spacy_extractor import SpacyExtractor, installed_models
 from ctxkit.protocols import EntityExtractor
+from ctxkit.stage_inputs import each_text
 
 __all__ = ["AutoExtractor", "language_of"]
 
@@ -51,6 +52,9 @@ class AutoExtractor:
 
     def extract(self, texts: Iterable[str]) -> Iterator[Sequence[Entity]]:
         """For each text in order its entities; lazily. Neighbours of one language go to its extractor together."""
+        return self._read(each_text(texts, "extract"))
+
+    def _read(self, texts: Iterator[str]) -> Iterator[Sequence[Entity]]:
         fallback = LightExtractor()
         for language, group in groupby(texts, key=language_of):
             yield from self._extractors.get(language, fallback).extract(group)

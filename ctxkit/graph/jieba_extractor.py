@@ -17,6 +17,7 @@ from ctxkit.checking import check_kind
 from ctxkit.documents import Entity, Span
 from ctxkit.graph.light import LightExtractor
 from ctxkit.settings import cache_dir, require
+from ctxkit.stage_inputs import each_text
 
 __all__ = ["JiebaExtractor", "load_tokenizer"]
 
@@ -75,7 +76,7 @@ class JiebaExtractor:
         """For each text in order its entities, sorted and disjoint; lazily, one text at a time."""
         tagger = _tagger()
         light = LightExtractor()
-        return (_entities(text, tagger, light if self.latin else None) for text in texts)
+        return (_entities(text, tagger, light if self.latin else None) for text in each_text(texts, "extract"))
 
 
 _RUN = re.compile("[\u4e00-\u9fd5]+")

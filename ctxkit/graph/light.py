@@ -23,6 +23,7 @@ from ctxkit.graph.light_rules import (
     WORD_BACKWARDS,
     WRITTEN_DATE,
 )
+from ctxkit.stage_inputs import each_text
 from ctxkit.stop_words import ENGLISH_STOP_WORDS
 
 __all__ = ["LightExtractor"]
@@ -58,8 +59,7 @@ class LightExtractor:
 
     def extract(self, texts: Iterable[str]) -> Iterator[Sequence[Entity]]:
         """For each text in order its entities, sorted and disjoint; lazily, one text at a time."""
-        for text in texts:
-            yield _entities(text)
+        return (_entities(text) for text in each_text(texts, "extract"))
 
 
 # A place in the text and its label; "" is a lone word at the beginning of a sentence, of which nothing is known yet.

@@ -18,6 +18,7 @@ from ctxkit.documents import Entity, Span
 from ctxkit.errors import ConfigError, MissingExtraError
 from ctxkit.graph.windows import windows
 from ctxkit.settings import require
+from ctxkit.stage_inputs import each_text
 
 __all__ = ["SpacyExtractor", "installed_models", "loaded_model"]
 
@@ -90,7 +91,7 @@ class SpacyExtractor:
                 f"{self.model} has no label {', '.join(sorted(kept - pipeline.labels))}",
                 remedy=f"It has: {', '.join(sorted(pipeline.labels))}.",
             )
-        return self._read(texts, pipeline, kept)
+        return self._read(each_text(texts, "extract"), pipeline, kept)
 
     def _read(self, texts: Iterable[str], pipeline: _Pipeline, kept: frozenset[str]) -> Iterator[Sequence[Entity]]:
         jobs = self._jobs(texts)

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from ctxkit.history.validity import is_empty
 from ctxkit.messages import Message, ToolCall
+from ctxkit.stage_inputs import check_message
 
 __all__ = ["EMPTY", "INTERRUPTED", "Note", "Repaired", "repair"]
 
@@ -126,6 +127,7 @@ class Mender:
 
     def add(self, message: Message) -> int | None:
         """Take in the next message; the place of the entry that it is in, or None where it is dropped."""
+        check_message(message)
         index, entries, notes = self._count, self._entries, self._notes
         self._count += 1
         place = len(entries)

@@ -9,6 +9,7 @@ from ctxkit.checking import check_able, check_whole
 from ctxkit.history.tail_window import TailWindow
 from ctxkit.messages import Message, Part
 from ctxkit.protocols import ChatCounter, Window
+from ctxkit.stage_inputs import check_message
 
 __all__ = ["Shortened"]
 
@@ -60,6 +61,7 @@ class Shortened:
         return list(self.window.select([self._short(each, limit, counter) for each in messages], max_tokens, counter))
 
     def _short(self, message: Message, limit: int, counter: ChatCounter) -> Message:
+        check_message(message)
         content = message.content
         size = len(content) if isinstance(content, str) else sum(len(part.text) for part in content)
         if size * _DENSEST <= limit or (size <= limit * _WIDEST and counter.count(message.text) <= limit):

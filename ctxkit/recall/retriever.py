@@ -23,6 +23,7 @@ from ctxkit.recall.index import PastIndex
 from ctxkit.recall.lexicon import Lexicon
 from ctxkit.recall.ranking import Ranked, Ranking
 from ctxkit.retrieval import BM25, Analyzer
+from ctxkit.stage_inputs import check_asked
 
 if TYPE_CHECKING:
     from ctxkit.storage import Store
@@ -90,6 +91,7 @@ class HistoryRetriever:
 
     def retrieve(self, query: Query, k: int) -> list[Candidate]:
         """The best `k` units of the past of `query.session`, best first; nothing for a blank question."""
+        check_asked(query)
         check_whole(k, "k", minimum=1)
         if query.tenant != self.store.tenant:
             raise ConfigError(

@@ -15,6 +15,7 @@ from ctxkit.documents import Candidate, Query
 from ctxkit.errors import EmbeddingError
 from ctxkit.protocols import Embedder
 from ctxkit.reranking.scores import unit_scores
+from ctxkit.stage_inputs import check_candidates
 from ctxkit.text import words
 
 __all__ = ["Diversity"]
@@ -64,6 +65,7 @@ class Diversity:
         check_whole(self.batch_size, "batch_size", minimum=1)
 
     def __call__(self, query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
+        check_candidates(query, candidates)
         if not candidates:
             return []
         scored = zip(candidates, unit_scores(candidates), strict=True)

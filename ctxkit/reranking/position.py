@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ctxkit.documents import Candidate, Query
 from ctxkit.reranking.scores import ordered
+from ctxkit.stage_inputs import check_candidates
 
 __all__ = ["Position"]
 
@@ -26,5 +27,6 @@ class Position:
     """
 
     def __call__(self, query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
+        check_candidates(query, candidates)
         ranked = ordered(candidates)
         return ranked[::2] + ranked[1::2][::-1]

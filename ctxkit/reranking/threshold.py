@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ctxkit.checking import check_number, check_whole
 from ctxkit.documents import Candidate, Query
 from ctxkit.reranking.scores import ordered
+from ctxkit.stage_inputs import check_candidates
 
 __all__ = ["Threshold"]
 
@@ -41,6 +42,7 @@ class Threshold:
         )
 
     def __call__(self, query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
+        check_candidates(query, candidates)
         ranked = ordered(candidates)
         least = max(self.minimum, self.relative * ranked[0].score) if ranked else self.minimum
         return [one for rank, one in enumerate(ranked) if rank < self.keep or one.score >= least]

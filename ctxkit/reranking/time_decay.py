@@ -14,6 +14,7 @@ from ctxkit.checking import check_kind, check_number, shown
 from ctxkit.documents import Candidate, Query
 from ctxkit.errors import ConfigError
 from ctxkit.reranking.scores import ordered, unit_scores
+from ctxkit.stage_inputs import check_candidates
 from ctxkit.timestamps import NaivePolicy, parse_timestamp
 
 __all__ = ["HalfLife", "TimeDecay"]
@@ -112,6 +113,7 @@ class TimeDecay:
         return max(self.floor, float(0.5**exponent))
 
     def __call__(self, query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
+        check_candidates(query, candidates)
         ages = self._ages(query.now, candidates)
         weights = [
             None if age is None else self.decay(age, kind=_text(candidate.chunk.metadata.get(self.type_key)))

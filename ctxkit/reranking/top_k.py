@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ctxkit.checking import check_whole
 from ctxkit.documents import Candidate, Query
 from ctxkit.reranking.scores import ordered
+from ctxkit.stage_inputs import check_candidates
 
 __all__ = ["TopK"]
 
@@ -26,4 +27,5 @@ class TopK:
         check_whole(self.k, "k", minimum=1)
 
     def __call__(self, query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
+        check_candidates(query, candidates)
         return ordered(candidates)[: self.k]

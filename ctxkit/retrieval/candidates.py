@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ctxkit.documents import Candidate, Query
 from ctxkit.errors import ConfigError
+from ctxkit.stage_inputs import check_asked
 
 if TYPE_CHECKING:
     from ctxkit.storage import Store
@@ -21,8 +22,9 @@ def check_query(store: Store, query: Query, k: int) -> bool:
     """Whether there is anything to look for: a query of white space alone finds nothing.
 
     Raises:
-        ConfigError: `k` is not positive, or the query belongs to another tenant than the store (law 10).
+        ConfigError: `k` is not positive, or the query is none, or it belongs to another tenant than the store (law 10).
     """
+    check_asked(query)
     if k < 1:
         raise ConfigError(f"k is {k}", remedy="Ask for at least one candidate.")
     if query.tenant != store.tenant:

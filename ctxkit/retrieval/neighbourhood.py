@@ -16,6 +16,7 @@ from ctxkit.graph.names import query_names
 from ctxkit.retrieval.candidates import check_query
 from ctxkit.retrieval.graph import Graph, written
 from ctxkit.retrieval.neighbours import best_first
+from ctxkit.stage_inputs import check_candidates
 
 if TYPE_CHECKING:
     from ctxkit.storage import Store
@@ -80,6 +81,7 @@ class Neighbourhood:
         self._names = Graph(self.store) if self.graph is None else self.graph
 
     def __call__(self, query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
+        check_candidates(query, candidates)
         check_query(self.store, query, 1)
         ordered = sorted(candidates, key=best_first)
         score = {_key(candidate): candidate.score for candidate in ordered if _key(candidate) >= 0}

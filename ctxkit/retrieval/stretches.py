@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ctxkit.checking import check_whole
 from ctxkit.documents import Candidate, Query
 from ctxkit.retrieval.neighbours import best_first
+from ctxkit.stage_inputs import check_candidates
 
 __all__ = ["Stretches"]
 
@@ -49,6 +50,7 @@ class Stretches:
         check_whole(self.reach, "reach", minimum=0)
 
     def __call__(self, query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
+        check_candidates(query, candidates)
         if not self.reach:
             return list(candidates)
         documents: dict[str, list[Candidate]] = {}

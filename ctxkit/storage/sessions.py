@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from ctxkit.checking import check_kind, check_whole
 from ctxkit.errors import ConfigError
 from ctxkit.messages import Message
+from ctxkit.stage_inputs import check_message
 from ctxkit.storage import session_branches, session_retention, tables
 from ctxkit.storage.checks import checked_name, checked_text
 from ctxkit.storage.clock import moment
@@ -57,9 +58,7 @@ class Sessions:
     def _checked(self, session: str, messages: Sequence[Message]) -> list[tuple[Message, Row]]:
         checked_name(session, "the session")
         for message in messages:
-            check_kind(
-                message, Message, "a message", remedy="Give a Message; Message.from_openai() makes one of a dict."
-            )
+            check_message(message)
         return [
             (message, to_row(message, f"message {number} for {session[:60]!r}"))
             for number, message in enumerate(messages, 1)
