@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import ctxkit
+from tests.timing import slowness
 
 ROOT = Path(__file__).parents[1]
 HEAVY = [
@@ -79,14 +80,14 @@ def best_of(times: int, command: list[str]) -> float:
 
 class TestCost:
     def test_import_takes_less_than_300_ms(self) -> None:
-        assert best_of(5, [sys.executable, "-c", "import ctxkit"]) < 0.3
+        assert best_of(7, [sys.executable, "-c", "import ctxkit"]) < 0.3 * slowness()
 
     def test_the_nouns_take_less_than_300_ms(self) -> None:
         nouns = "from ctxkit import Budget, Candidate, Chunk, Document, Message, Prompt, Query, Span"
-        assert best_of(5, [sys.executable, "-c", nouns]) < 0.3
+        assert best_of(7, [sys.executable, "-c", nouns]) < 0.3 * slowness()
 
     def test_help_takes_less_than_500_ms(self) -> None:
-        assert best_of(5, [str(Path(sys.executable).parent / "ctxkit"), "--help"]) < 0.5
+        assert best_of(7, [str(Path(sys.executable).parent / "ctxkit"), "--help"]) < 0.5 * slowness()
 
     def test_help_loads_no_stage(self) -> None:
         """Half a second of `--help` is soon spent where one command imports at its top what it needs later."""

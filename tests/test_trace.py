@@ -23,10 +23,11 @@ def test_a_stage_is_timed() -> None:
     trace = Trace()
     with trace.stage("sleep"):
         time.sleep(0.02)
-    with trace.stage("nothing"):
-        pass
+    for _ in range(10):  # a busy machine may hold up one of them
+        with trace.stage("nothing"):
+            pass
     assert trace.records[0].seconds >= 0.02
-    assert 0 <= trace.records[1].seconds < trace.records[0].seconds
+    assert 0 <= min(record.seconds for record in trace.records[1:]) < trace.records[0].seconds
     assert trace.seconds == sum(record.seconds for record in trace.records)
 
 

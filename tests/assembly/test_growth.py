@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gc
-import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -15,6 +14,7 @@ from ctxkit.messages import Message
 from ctxkit.models import OpenAIChatCounter
 from ctxkit.prompts import Budget
 from ctxkit.templates import DEFAULT_TEMPLATE
+from tests.timing import doubling
 
 SENTENCE = "The committee met on Tuesday and did not agree about the matter at hand. "
 
@@ -41,22 +41,7 @@ SHAPES: dict[str, Callable[[int], list[Candidate]]] = {
 }
 
 
-def _ratio(shorter: tuple[list[Candidate], list[Message]], longer: tuple[list[Candidate], list[Message]]) -> float:
-    """Processor time of the longer by the shorter one: the least of alternating turns, without gc, as timeit."""
-    best = [float("inf"), float("inf")]
-    gc.disable()
-    try:
-        for _ in range(6):
-            for at, (candidates, history) in enumerate((shorter, longer)):
-                best[at] = min(best[at], _seconds(candidates, history))
-    finally:
-        gc.enable()
-    return best[1] / best[0]
-
-
-def _seconds(candidates: list[Candidate], history: list[Message]) -> float:
-    counter = OpenAIChatCounter("gpt-4o")
-    started = time.process_time()
+def _assemble(candidates: list[Candidate], history: list[Message]) -> None:
     prompt = assemble(
         Query("Why?"),
         template=DEFAULT_TEMPLATE,
@@ -64,18 +49,16 @@ def _seconds(candidates: list[Candidate], history: list[Message]) -> float:
         history=history,
         candidates=candidates,
         budget=Budget(50 * len(candidates) + 20 * len(history)),
-        counter=counter,
+        counter=OpenAIChatCounter("gpt-4o"),
         window=TailWindow(),
     )
-    seconds = time.process_time() - started
     assert prompt.token_count <= prompt.budget.available
     assert len(prompt.dropped) > len(candidates) // 4
-    return seconds
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_time_grows_with_the_candidates(shape: str) -> None:
-    assert _ratio((SHAPES[shape](1_500), []), (SHAPES[shape](3_000), [])) <= 2.5
+    doubling(lambda count: partial(_assemble, SHAPES[shape](count), []), 1_500)
 
 
 def test_time_grows_with_the_history() -> None:
@@ -85,4 +68,4 @@ def test_time_grows_with_the_history() -> None:
         ]
 
     few = SHAPES["many documents"](50)
-    assert _ratio((few, dialogue(2_000)), (few, dialogue(4_000))) <= 2.5
+    doubling(lambda turns: partial(_assemble, few, dialogue(turns)), 2_000)

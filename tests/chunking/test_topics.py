@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -14,6 +14,7 @@ from ctxkit.documents import Document
 from ctxkit.errors import ConfigError
 from ctxkit.evaluation.benchmarks.segmentation import pk, window_diff
 from tests.strategies import texts
+from tests.timing import doubling
 
 CATS = "A cat that purrs sleeps beside other cats. Kittens drink milk.\n\n"
 RUST = "Rust compiles traits into tables. Borrowing rules out races.\n\n"
@@ -70,16 +71,11 @@ def test_no_topic_is_longer_than_the_longest() -> None:
 def test_time_grows_with_the_text() -> None:
     segmenter = TopicSegmenter(longest=5_000)
 
-    def seconds(size: int) -> float:
+    def cutting(size: int) -> Callable[[], object]:
         document = Document.from_text((CATS + RUST + TAX) * size)
-        best = 9e9
-        for _ in range(3):
-            start = time.process_time()
-            segmenter.segments(document)
-            best = min(best, time.process_time() - start)
-        return best
+        return lambda: segmenter.segments(document)
 
-    assert seconds(1_000) < 3 * seconds(500)
+    doubling(cutting, 500)
 
 
 @pytest.mark.parametrize("wrong", [{"price": -1}, {"concentration": 0}, {"longest": 0}, {"price": float("nan")}])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from ctxkit.documents import Query
 from ctxkit.errors import ConfigError
 from ctxkit.testing.stages import make_candidates
 from tests.strategies import texts
+from tests.timing import doubling
 
 QUERY = Query("anything")
 LONG = (
@@ -73,17 +74,11 @@ def test_the_choice_does_not_depend_on_the_order_and_nothing_is_left_to_drop(ite
 
 
 def test_time_grows_with_the_input() -> None:
-    def seconds(size: int) -> float:
+    def removing(size: int) -> Callable[[], object]:
         same = make_candidates([f"{LONG} {'abcdefgh'[number % 8]}" for number in range(size)])
-        best = float("inf")
-        for _ in range(3):
-            started = time.process_time()
-            Deduplicate(threshold=0.999)(QUERY, same)
-            best = min(best, time.process_time() - started)
-        return best
+        return lambda: Deduplicate(threshold=0.999)(QUERY, same)
 
-    seconds(20)
-    assert seconds(400) <= 2.5 * seconds(200) + 0.02
+    doubling(removing, 200)
 
 
 @pytest.mark.parametrize(

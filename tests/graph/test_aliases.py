@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +14,7 @@ from ctxkit.graph import LightExtractor, Node, Resolution, normalise, query_name
 from ctxkit.graph.acronyms import Definition, definitions
 from ctxkit.graph.names import singulars
 from tests.strategies import texts
+from tests.timing import at_most
 
 # ------------------------------------------------------------------------------------------------------ names
 
@@ -79,10 +79,10 @@ def test_case_does_not_count(name: str) -> None:
 
 
 def test_long_names_cost_little() -> None:
-    started = time.perf_counter()
-    for unit in ("the ", "'s", "a-", "U.", "ﷺ", "_", "'s."):
-        normalise(unit * 1_000_000)
-    assert time.perf_counter() - started < 1
+    names = [unit * 1_000_000 for unit in ("the ", "'s", "a-", "U.", "ﷺ", "_", "'s.")]
+    with at_most(1):
+        for name in names:
+            normalise(name)
 
 
 def test_simple_plurals() -> None:
@@ -307,9 +307,8 @@ def test_five_thousand_mentions_and_one_name_ten_thousand_times() -> None:
     many = mentions(*[(f"Person{number % 900} of Smith{number}", PERSON) for number in range(5_000)])
     same = mentions(*[("Tim Cook", PERSON), ("Cook", PERSON)] * 5_000)
     for found, text in (many, same):
-        started = time.process_time()
-        resolution = resolve(found, text + " (ABC)" * 5_000)
-        assert time.process_time() - started < 1
+        with at_most(5):
+            resolution = resolve(found, text + " (ABC)" * 5_000)
         assert len(resolution.nodes) == len(found)
 
 
@@ -345,7 +344,6 @@ def test_every_name_of_a_question_is_a_key(text: str) -> None:
 
 
 def test_a_question_of_ten_megabytes_costs_little() -> None:
-    started = time.perf_counter()
-    query_names("apple " * 1_700_000)
-    query_names("苹果公司" * 2_500_000)
-    assert time.perf_counter() - started < 3
+    with at_most(3):
+        query_names("apple " * 1_700_000)
+        query_names("苹果公司" * 2_500_000)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from random import Random
-from time import perf_counter
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ from ctxkit.documents import Chunk, Document, Entity, Span
 from ctxkit.graph import EntityGraph, Node
 from ctxkit.graph.building import NEAR, document_graph, links_of
 from tests.graph.making import arrays, chunk_mentions, dense, fewer, named, names
+from tests.timing import doubling
 
 documents = st.lists(chunk_mentions, max_size=4)
 
@@ -58,26 +59,16 @@ class TestLinks:
 
     @pytest.mark.parametrize("shape", ["different", "repeated", "in turn"])
     def test_twice_the_entities_take_twice_the_time(self, shape: str) -> None:
-        def seconds(count: int) -> float:
+        def building(count: int) -> Callable[[], object]:
             words = {
                 "different": [f"Name{number}" for number in range(count)],
                 "repeated": ["Name"] * count,
                 "in turn": ["Name", "Other"] * (count // 2),
             }[shape]
             document, chunks = named([names(*words)])
-            best = math.inf
-            for _ in range(2):
-                started = perf_counter()
-                document_graph(document.text, chunks)
-                best = min(best, perf_counter() - started)
-            return best
+            return lambda: document_graph(document.text, chunks)
 
-        ratios = []
-        for _ in range(4):  # a busy machine may spoil a measurement, quadratic work spoils them all
-            ratios.append(seconds(5_000) / seconds(2_500))
-            if ratios[-1] <= 2.5:
-                return
-        pytest.fail(f"time(2n) / time(n) = {ratios}")
+        doubling(building, 2_500)
 
 
 class TestCounts:

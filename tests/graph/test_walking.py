@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 
 import networkx as nx
 import numpy as np
@@ -15,6 +15,7 @@ from scipy.sparse import csr_matrix, random_array
 
 from ctxkit.errors import ConfigError
 from ctxkit.graph.walking import Walk
+from tests.timing import doubling
 
 Graph = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -106,15 +107,10 @@ def test_what_makes_no_sense_is_refused(weights: object, start: list[float], opt
 
 
 def test_time_grows_with_the_edges() -> None:
-    def seconds(size: int) -> float:
+    def walking(size: int) -> Callable[[], object]:
         weights = random_array((size, size), density=8 / size, format="csr", rng=np.random.default_rng(0))
         start = np.zeros(size)
         start[:20] = 1
-        best = float("inf")
-        for _ in range(5):
-            begun = time.process_time()
-            Walk.over(weights).from_places(start, damping=0.7, tolerance=1e-300, most=30)
-            best = min(best, time.process_time() - begun)
-        return best
+        return lambda: Walk.over(weights).from_places(start, damping=0.7, tolerance=1e-300, most=30)
 
-    assert seconds(40_000) / seconds(20_000) <= 3.0  # twice the edges; caches cost a little on top
+    doubling(walking, 20_000, most=3)  # twice the edges; caches cost a little on top

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from ctxkit.messages import Message, ToolCall
 from ctxkit.protocols import ChatCounter, Window
 from ctxkit.testing import WindowConformance
 from ctxkit.testing.windows import WordChatCounter, dialogue, history_problems
+from tests.timing import doubling
 
 COUNTER = WordChatCounter()
 
@@ -133,11 +133,8 @@ def test_wrong_parameters(count: Any) -> None:
 
 
 def test_time_grows_with_the_dialogue_and_not_faster() -> None:
-    def seconds(turns: int) -> float:
+    def selecting(turns: int) -> Callable[[], object]:
         messages = dialogue(turns, seed=1)
-        started = time.process_time()
-        TailWindow().select(messages, 10**9, COUNTER)
-        return time.process_time() - started
+        return lambda: TailWindow().select(messages, 10**9, COUNTER)
 
-    small, large = min(seconds(100) for _ in range(5)), min(seconds(800) for _ in range(3))
-    assert large < 16 * small + 0.02
+    doubling(selecting, 400)

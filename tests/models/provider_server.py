@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 Behaviour = Callable[["Handler", dict[str, Any]], None]
@@ -108,12 +108,21 @@ def raw(status: int, data: bytes, content_type: str = "application/json") -> Beh
     return lambda handler, body: handler.reply(status, data, content_type)
 
 
-def slow(seconds: float, then: Behaviour) -> Behaviour:
-    def behave(handler: Handler, body: dict[str, Any]) -> None:
-        time.sleep(seconds)
-        then(handler, body)
+class Held:
+    """An answer that is held back until `let_go`; who waits for it all the same gets it after `seconds`."""
 
-    return behave
+    def __init__(self, then: Behaviour, seconds: float = 15) -> None:
+        self.asked, self.over = Event(), Event()
+        self._then, self._seconds, self._gone = then, seconds, Event()
+
+    def __call__(self, handler: Handler, body: dict[str, Any]) -> None:
+        self.asked.set()
+        self._gone.wait(self._seconds)
+        self.over.set()
+        self._then(handler, body)
+
+    def let_go(self) -> None:
+        self._gone.set()
 
 
 def pieces(text: str, size: int = 5) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from ctxkit.reading import walk
 from ctxkit.reading.globs import glob_matcher
 from tests.reading.files import found, make
+from tests.timing import at_most
 
 PATTERNS = [
     "*", "*.md", "!*.md", "a", "!a", "a/", "!a/", "/a", "!/a", "a/b", "!a/b", "a/*", "!a/*", "a/**", "!a/**",
@@ -81,16 +81,14 @@ def test_globs_match_what_they_say(pattern: str, text: str) -> None:
     ],
 )
 def test_no_pattern_takes_long(pattern: str, path: str) -> None:
-    started = time.perf_counter()
-    matches = glob_matcher(pattern.encode())
-    assert matches is not None
-    assert not matches(path.encode())
-    assert time.perf_counter() - started < 1.0
+    with at_most(1):
+        matches = glob_matcher(pattern.encode())
+        assert matches is not None
+        assert not matches(path.encode())
 
 
 def test_a_hostile_ignore_file_does_not_hold_up_the_walk(tmp_path: Path) -> None:
     lines = ["a*a*a*a*a*a*b", "*a" * 50 + "*b", "**/" * 30 + "*a*a*a*a*a*b", "*[!b]" * 400, "x" * 100_000 + "*"]
     make(tmp_path, {".gitignore": "\n".join(lines), f"{'a' * 200}/{'a' * 200}": "x", "aXaXaXaaab": "x"})
-    started = time.perf_counter()
-    assert found(walk(tmp_path), tmp_path) == [f"{'a' * 200}/{'a' * 200}"]
-    assert time.perf_counter() - started < 2.0
+    with at_most(2):
+        assert found(walk(tmp_path), tmp_path) == [f"{'a' * 200}/{'a' * 200}"]

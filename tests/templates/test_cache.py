@@ -12,6 +12,7 @@ from ctxkit.errors import ConfigError, NotFoundError, StorageError
 from ctxkit.storage import Store
 from ctxkit.templates import Template, TemplateRegistry
 from ctxkit.templates.cache import TemplateCache, _Flight
+from tests.timing import slowness
 
 
 class Clock:
@@ -48,7 +49,7 @@ def text(template: Template) -> str:
     return template.messages[0].content
 
 
-def until(condition, seconds=5.0) -> None:
+def until(condition, seconds=60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -283,10 +284,13 @@ def test_wrong_options(store):
 def test_a_warm_get_takes_microseconds(store):
     cache = TemplateCache(TemplateRegistry(store))
     cache.get("a@production")
-    started = time.process_time()
-    for _ in range(20_000):
-        cache.get("a@production")
-    assert (time.process_time() - started) / 20_000 < 20e-6
+    taken = []
+    for _ in range(10):
+        started = time.process_time()
+        for _ in range(2_000):
+            cache.get("a@production")
+        taken.append((time.process_time() - started) / 2_000)
+    assert min(taken) < 20e-6 * slowness()
 
 
 @pytest.mark.postgres
