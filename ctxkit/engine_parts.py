@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from ctxkit.checking import check_whole
-from ctxkit.composing import chunker_of, default_embedder, part_of, sentences_of, stage_of
+from ctxkit.composing import check_part_names, chunker_of, default_embedder, part_of, sentences_of, stage_of
 from ctxkit.protocols import ChatCounter, Chunker, Embedder, EntityExtractor, Model, Retriever, Stage, Window
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class EngineParts:
         sentence_vectors: bool = False,
     ) -> None:
         check_whole(candidates, "candidates", minimum=1)
+        check_part_names({"chunker": chunker, "embedder": embedder, "extractor": extractor, "kv_codec": kv_codec})
         self.store = store
         self.stages = tuple(map(stage_of, stages))
         self.candidates = candidates

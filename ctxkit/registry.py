@@ -15,7 +15,7 @@ from typing import Any
 
 from ctxkit.errors import ConfigError
 
-__all__ = ["KINDS", "create", "load", "names", "register"]
+__all__ = ["KINDS", "check_name", "create", "load", "names", "register"]
 
 KINDS = ("chunker", "codec", "embedder", "extractor", "model", "reader", "retriever", "stage", "window")
 """The kinds of stages that can be registered."""
@@ -37,18 +37,21 @@ def names(kind: str) -> list[str]:
 
 def load(kind: str, name: str) -> Any:
     """The class or factory of that name; `-` and `_` are one. Raises `ConfigError` when there is none."""
+    written = check_name(kind, name)
+    return _registered[kind, written] if (kind, written) in _registered else _entry_points(kind)[written].load()
+
+
+def check_name(kind: str, name: str) -> str:
+    """The name as it was registered; imports nothing. Raises `ConfigError` when there is none."""
     _check(kind)
     written = _spelling(kind, name)
-    if (kind, written) in _registered:
-        return _registered[kind, written]
-    point = _entry_points(kind).get(written)
-    if point is None:
+    if (kind, written) not in _registered and written not in _entry_points(kind):
         raise ConfigError(
             f"there is no {kind} of this name",
             subject=name,
             remedy=f"Known: {', '.join(names(kind)) or 'none'}.",
         )
-    return point.load()
+    return written
 
 
 def create(kind: str, name: str, **parameters: Any) -> Any:

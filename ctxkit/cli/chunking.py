@@ -8,6 +8,7 @@ from dataclasses import replace
 import typer
 
 from ctxkit.cli.output import JsonOption, emit, say
+from ctxkit.cli.reading import read_document
 
 __all__ = ["add_to"]
 
@@ -30,9 +31,12 @@ def chunk(
     """
     from ctxkit.chunking import StreamableChunker, StreamingChunker
     from ctxkit.composing import chunker_of
-    from ctxkit.reading import read_file, read_stream
+    from ctxkit.reading import read_stream
+    from ctxkit.registry import check_name
     from ctxkit.tokens import get_counter
 
+    if extractor != "none":
+        check_name("extractor", extractor)  # a chunker that has none would not look at it
     cutter = chunker_of(chunker, extractor, overlap=overlap, max_tokens=max_tokens, counter=get_counter(encoding))
     if file == "-":
         head, text = read_stream(sys.stdin.buffer, source=name)
@@ -41,7 +45,7 @@ def chunk(
         else:
             pieces = cutter.chunk(replace(head, text="".join(text)))
     else:
-        pieces = cutter.chunk(read_file(file))
+        pieces = cutter.chunk(read_document(file))
     count = tokens = 0
     for piece in pieces:
         count += 1

@@ -10,6 +10,7 @@ from dataclasses import replace
 import typer
 
 from ctxkit.cli.output import EmbedderOption, JsonOption, emit, say
+from ctxkit.cli.reading import read_document
 from ctxkit.errors import ConfigError
 
 __all__ = ["add_to"]
@@ -37,7 +38,7 @@ def compress(
     from ctxkit.compression import SentenceCompressor
     from ctxkit.documents import Candidate, Chunk, Query, Span, subtract_spans
     from ctxkit.protocols import Embedder
-    from ctxkit.reading import read_file, read_stream
+    from ctxkit.reading import read_stream
     from ctxkit.tokens import get_counter
 
     if target is not None and ratio is not None:
@@ -55,7 +56,7 @@ def compress(
         head, pieces = read_stream(sys.stdin.buffer, source=name)
         document = replace(head, text="".join(pieces))
     else:
-        document = read_file(file)
+        document = read_document(file)
     whole = Span(0, len(document.text))
     chunk = Chunk.of(document, whole, counter.count(document.text))
     started = time.perf_counter()

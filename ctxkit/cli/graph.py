@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import typer
 
+from ctxkit.checking import did_you_mean
 from ctxkit.cli.output import JsonOption, StoreOption, TenantOption, emit, say, table, write
 from ctxkit.errors import ConfigError, NotFoundError
 
@@ -37,8 +39,11 @@ def _document(store: Store, wanted: str) -> Document:
     except NotFoundError:
         found = [info.id for info in store.documents.list(wanted) if info.source == wanted]
     if not found:
+        near = _near(wanted, [info.source for info in store.documents.list()])
         raise NotFoundError(
-            "there is no document of this id or source", subject=wanted, remedy="Ingest it: ctxkit ingest PATH."
+            "there is no document of this id or source",
+            subject=wanted,
+            remedy=f"{near}Ingest it: ctxkit ingest PATH.",
         )
     if len(found) > 1:
         raise ConfigError(
@@ -47,6 +52,13 @@ def _document(store: Store, wanted: str) -> Document:
             remedy=f"Name one by its id: {', '.join(found[:5])}.",
         )
     return store.documents.get(found[0])
+
+
+def _near(wanted: str, sources: list[str]) -> str:
+    """Sources that end in the same file name come first: a path is often given from another folder."""
+    name = PurePath(wanted).name.casefold()
+    same = [source for source in sources if name and PurePath(source).name.casefold() == name]
+    return did_you_mean(wanted, same) or (f"Did you mean {same[0]!r}? " if same else did_you_mean(wanted, sources))
 
 
 @app.command()

@@ -14,6 +14,7 @@ from ctxkit.errors import ConfigError, KVCacheError
 
 if TYPE_CHECKING:
     from ctxkit.kvcache.architecture import Architecture
+    from ctxkit.kvcache.planning import Plan
 
 __all__ = ["add_to", "parse_bytes"]
 
@@ -42,10 +43,11 @@ def plan(
 ) -> None:
     """Say what a context takes by codec, the longest context and the largest batch that fit. Loads no model.
 
+    Exit code 1 where the context fits with no codec.
+
     Example: ctxkit kv plan local --context 8192 --memory 2GB
     """
     from ctxkit.kvcache.available import memory_state
-    from ctxkit.kvcache.diagnosis import in_words
     from ctxkit.kvcache.planning import CODECS
     from ctxkit.kvcache.planning import plan as plan_memory
 
@@ -63,7 +65,15 @@ def plan(
     )
     if as_json:
         emit({"model": model, **found.to_json()})
-        return
+    else:
+        _say(model, dtype, room, found)
+    if not found.fits:
+        raise typer.Exit(1)
+
+
+def _say(model: str, dtype: str, room: int, found: Plan) -> None:
+    from ctxkit.kvcache.diagnosis import in_words
+
     one = found.architecture
     sliding = f", {one.sliding_layers} of them over {one.sliding_window:,} tokens" if one.sliding_layers else ""
     say(f"{model}: {one.layers} layers{sliding}, {one.kv_heads} heads of {one.head_dim}, {dtype}")

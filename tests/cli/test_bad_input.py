@@ -112,6 +112,21 @@ def test_wrong_usage(ctxkit: Any, notes: Path) -> None:
     refuses(ctxkit("sessions", "append", "s", "{}", "--raw"), 1)
 
 
+def test_a_folder_where_one_file_belongs(ctxkit: Any, notes: Path) -> None:
+    for command in (("chunk", "notes"), ("compress", "notes", "--query", "x", "--embedder", "none")):
+        result = ctxkit(*command)
+        refuses(result, 1, "notes", "a folder, not a file", "ingest")
+        assert "read_paths" not in result.err, "what a shell has, not what Python has"
+
+
+def test_names_that_nobody_registered_are_refused_at_once(ctxkit: Any, notes: Path, tmp_path: Path) -> None:
+    for chunker in ("graph", "recursive"):
+        refuses(ctxkit("ingest", "notes", *EMBED, "--chunker", chunker, "--extractor", "nope"), 2, "extractor", "light")
+        refuses(ctxkit("chunk", "notes/keys.md", "--chunker", chunker, "--extractor", "nope"), 2, "extractor", "light")
+    refuses(ctxkit("ingest", "notes", "--embedder", "nope"), 2, "embedder", "minilm")
+    assert not (tmp_path / ".ctxkit").exists(), "no store was made"
+
+
 def test_debug_shows_the_traceback(ctxkit: Any) -> None:
     from ctxkit.errors import StorageError
 

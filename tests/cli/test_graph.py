@@ -79,3 +79,13 @@ def test_an_extractor_that_is_not_there(ctxkit: Any, notes: Path) -> None:
     result = ctxkit("ingest", "notes", *PLAIN, "--extractor", "nonsense")
     assert result.code == 2
     assert "light" in result.err
+
+
+def test_a_path_that_is_not_there_names_the_nearest(ctxkit: Any, store: str, tmp_path: Path) -> None:
+    for wrong in ("keys.md", "other/keys.md", str(tmp_path / "notes" / "keys.md"), "notes/kyes.md", "NOTES/KEYS.MD"):
+        refused = ctxkit("graph", "show", wrong)
+        assert refused.code == 1
+        assert "Did you mean 'notes/keys.md'? " in refused.err, wrong
+        assert len(refused.err.splitlines()) == 1
+    far = ctxkit("graph", "show", "zzz")
+    assert far.code == 1 and "Did you mean" not in far.err and "ctxkit ingest" in far.err

@@ -31,7 +31,13 @@ def test_a_file_and_its_folder_say_the_same(ctxkit: Any, tmp_path: Path) -> None
     file = ctxkit("kv", "plan", str(tmp_path / "config.json"), "--memory", "1GB", "--json").json
     assert folder["rows"] == file["rows"]
     table = ctxkit("kv", "plan", str(tmp_path), "--codec", "int4", "--memory", "10kB")
-    assert table.code == 0 and "does not fit" in table.out and "int8" not in table.out
+    assert table.code == 1 and "does not fit" in table.out and "int8" not in table.out
+
+
+def test_the_exit_code_says_whether_it_fits(ctxkit: Any) -> None:
+    for memory, code in (("1GB", 0), ("1kB", 1)):
+        done = ctxkit("kv", "plan", NUMBERS, "--memory", memory, "--json")
+        assert (done.code, done.json["fits"], done.err) == (code, code == 0, "")
 
 
 @pytest.mark.parametrize(
