@@ -9,15 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxkit.errors import ConfigError, KVCacheError
-from ctxkit.kvcache.codecs import get_codec
+from ctxkit.kvcache.codecs import Codec, get_codec
+from ctxkit.kvcache.codecs.codebook import dequantise, quantise
 from ctxkit.kvcache.codecs.int4 import Int4Codec
 from ctxkit.kvcache.codecs.int4_hq import Int4HQCodec
+from ctxkit.kvcache.codecs.packing import pack_bits, unpack_bits
 from ctxkit.kvcache.codecs.rotation import rotate, rotation_size
 
 torch = pytest.importorskip("torch")
 
 NAMES = ["int4", "int4-hq", "int8", "none"]
-WORST = {"int4": 0.15, "int4-hq": 0.15, "int8": 0.01, "none": 0.0}
+WORST = {"int4": 0.15, "int4-hq": 0.12, "int8": 0.01, "none": 0.0}
 """Root of the mean squared error over that of normal numbers."""
 
 
@@ -130,6 +132,44 @@ def test_four_bits_are_packed_two_a_byte_around_a_zero_point_of_eight() -> None:
     assert torch.equal(back, keys), "the search finds the scale that loses nothing"
 
 
+@given(st.integers(0, 1000), st.sampled_from([8, 16, 40, 64, 80]), st.sampled_from([4, 5]))
+@settings(max_examples=25)
+def test_codes_come_back_as_they_were(seed: int, count: int, bits: int) -> None:
+    codes = torch.randint(0, 2**bits, (3, count), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
+    packed = pack_bits(codes, bits)
+    assert packed.shape == (3, count * bits // 8)
+    assert torch.equal(unpack_bits(packed, bits), codes.float())
+
+
+@given(st.integers(0, 1000), st.integers(-24, 12), st.sampled_from([4, 5]))
+@settings(max_examples=25)
+def test_a_scale_of_a_byte_fits_numbers_of_every_size(seed: int, exponent: int, bits: int) -> None:
+    x = pair(4, 128, seed=seed)[0] * 2.0**exponent
+    back = dequantise(*quantise(x, 64, bits), bits)
+    assert (back - x).square().mean().sqrt() < (0.11 if bits == 4 else 0.06) * x.square().mean().sqrt()
+
+
+def test_a_group_with_one_large_number_keeps_it() -> None:
+    x = torch.zeros(1, 64)
+    x[0, 5] = 100.0
+    back = dequantise(*quantise(x, 64, 5), 5)
+    assert abs(float(back[0, 5]) - 100) < 10
+    assert float(back[0, :5].abs().max()) < 3
+
+
+def test_int4_hq_loses_less_of_keys_than_of_values_and_less_than_int4() -> None:
+    keys, values = pair(1, 4, 256, 64)
+    keys[..., 9] += 20
+    errors = {}
+    for name in ("int4", "int4-hq"):
+        back = decoded(get_codec(name), keys, values)
+        errors[name] = [
+            float((after - before).square().mean()) for before, after in zip((keys, values), back, strict=True)
+        ]
+    assert errors["int4-hq"][0] < errors["int4-hq"][1] / 3
+    assert errors["int4-hq"][0] < errors["int4"][0] / 2.5
+
+
 def test_rotation_search_and_offsets_pay_each() -> None:
     keys, values = pair(1, 4, 256, 64)
     keys[..., 3] *= 12
@@ -145,8 +185,14 @@ def test_rotation_search_and_offsets_pay_each() -> None:
 
 
 def test_how_bytes_are_read_is_in_the_name() -> None:
-    names = [Int4Codec(), Int4Codec(search=False), Int4Codec(rotate=False), Int4Codec(centre=False), Int4HQCodec()]
-    assert [codec.name for codec in names] == ["int4", "int4", "int4-unrotated", "int4-uncentred", "int4-hq"]
+    codecs: list[Codec] = [
+        Int4Codec(),
+        Int4Codec(search=False),
+        Int4Codec(rotate=False),
+        Int4Codec(centre=False),
+        Int4HQCodec(),
+    ]
+    assert [codec.name for codec in codecs] == ["int4", "int4", "int4-unrotated", "int4-uncentred", "int4-hq"]
 
 
 @given(st.sampled_from([16, 32, 48, 64, 80, 96, 128]), st.integers(0, 1000))

@@ -1,4 +1,4 @@
-"""Codes of four bits, two a byte, and how many numbers share a scale."""
+"""Codes of four or five bits as bytes, and how many numbers share a scale."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ctxkit.kvcache.codecs.protocol import torch_module
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["GROUP", "channel_group", "pack", "unpack"]
+__all__ = ["GROUP", "channel_group", "pack", "pack_bits", "unpack", "unpack_bits"]
 
 GROUP = 32
 """Numbers that share a scale."""
@@ -50,4 +50,31 @@ def unpack(packed: Tensor) -> Tensor:
     codes = torch.empty((*packed.shape[:-1], 2 * half), dtype=torch.float32, device=packed.device)
     codes[..., :half] = packed & 15
     codes[..., half:] = packed >> 4
+    return codes
+
+
+def pack_bits(codes: Tensor, bits: int) -> Tensor:
+    """Codes of four or five bits of shape `(..., n)`, n a multiple of 8, as bytes of shape `(..., n * bits / 8)`.
+
+    Of five bits the lower four lie as `pack` lays them; then, eighth by eighth of the codes, the fifth.
+    """
+    if bits == 4:
+        return pack(codes)
+    torch = torch_module()
+    fifths = (codes >> 4).unflatten(-1, (8, -1))
+    last = fifths[..., 0, :].clone()
+    for number in range(1, 8):
+        last |= fifths[..., number, :] << number
+    return torch.cat([pack(codes & 15), last], -1).contiguous()
+
+
+def unpack_bits(packed: Tensor, bits: int) -> Tensor:
+    """The codes that `pack_bits` was given, as float32."""
+    if bits == 4:
+        return unpack(packed)
+    eighth = packed.shape[-1] // bits
+    codes = unpack(packed[..., : 4 * eighth])
+    last = packed[..., 4 * eighth :]
+    for number in range(8):
+        codes[..., number * eighth : (number + 1) * eighth] += (last >> number & 1) * 16
     return codes
