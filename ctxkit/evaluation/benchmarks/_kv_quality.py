@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import statistics
 import tempfile
 from collections import defaultdict
 from pathlib import Path
@@ -35,7 +37,8 @@ Scores = dict[tuple[str, int], dict[str, list[tuple[float, float]]]]
 
 
 def run(data: Path, *, full: bool = False, lengths: tuple[int, ...] = LENGTHS) -> Report:
-    """KL divergence from the uncompressed cache, in nats a token, and agreement of the likeliest token in percent.
+    """KL divergence from the uncompressed cache, in nats a token, and agreement of the likeliest token in percent, each
+    with its standard error.
 
     A prefix is read exactly, packed, and the next 176 tokens of the text are read on top; the uncompressed reading of
     the same tokens is the truth. Bits and bytes count scales, sinks and window. Peers are given the same states.
@@ -128,20 +131,28 @@ def _sizes(cache: CompressedCache, tokens: int) -> tuple[float, float]:
 def _row(
     system: str, length: int, found: dict[str, list[tuple[float, float]]], bits: float, sizes: dict[Any, Any]
 ) -> dict[str, Any]:
-    means = {name: sum(pair[0] for pair in pairs) / len(pairs) for name, pairs in found.items()}
-    same = [pair[1] for pairs in found.values() for pair in pairs]
+    means = {name: statistics.fmean(pair[0] for pair in pairs) for name, pairs in found.items()}
+    errors = [_error([pair[0] for pair in pairs]) for pairs in found.values()]
+    same = [100 * pair[1] for pairs in found.values() for pair in pairs]
     idle, active = sizes.get((system, length), ("", ""))
     return {
         "system": system,
         "tokens": length,
         "bits": round(bits, 2),
-        "KL": round(sum(means.values()) / len(means), 6),
-        "top-1 %": round(100 * sum(same) / len(same), 2),
+        "KL": round(statistics.fmean(means.values()), 6),
+        "KL +-": round(math.hypot(*errors) / len(errors), 6),
+        "top-1 %": round(statistics.fmean(same), 2),
+        "top-1 +-": round(_error(same), 2),
         **{f"KL {name}": round(value, 6) for name, value in means.items()},
         "scored": len(same),
         "x smaller, idle": idle and round(idle, 2),
         "x smaller, active": active and round(active, 2),
     }
+
+
+def _error(values: list[float]) -> float:
+    """The standard error of a mean, of tokens as if they were independent."""
+    return statistics.stdev(values) / math.sqrt(len(values))
 
 
 def _bars(rows: list[dict[str, Any]], sizes: dict[Any, Any], peers: bool) -> list[Bar]:
