@@ -12,7 +12,8 @@ Needs the extra `llama-index`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 from llama_index.core.base.llms.types import (
@@ -23,12 +24,12 @@ from llama_index.core.base.llms.types import (
     ThinkingBlock,
     ToolCallBlock,
 )
-from llama_index.core.bridge.pydantic import ConfigDict, Field
+from llama_index.core.bridge.pydantic import BaseModel, ConfigDict, Field, ValidationError
 from llama_index.core.memory.types import BaseMemory
 from llama_index.core.storage.chat_store.base import BaseChatStore
 
 from ctxkit.checking import check_able, check_kind, check_whole
-from ctxkit.errors import ConflictError
+from ctxkit.errors import ConfigError, ConflictError
 from ctxkit.history import SlidingWindow
 from ctxkit.messages import Message, Part, ToolCall
 from ctxkit.models import get_chat_counter
@@ -66,12 +67,16 @@ class CtxkitChatStore(BaseChatStore):  # type: ignore[misc]  # its types are not
 
     store: Store = Field(exclude=True)
 
+    def __init__(self, **parts: Any) -> None:
+        with _told(type(self), parts):
+            super().__init__(**parts)
+
     @classmethod
     def class_name(cls) -> str:
         return "CtxkitChatStore"
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
-        new = list(map(from_llama, messages))
+        new = _all(messages)
         self._change(key, lambda _: new)
 
     def get_messages(self, key: str) -> list[ChatMessage]:
@@ -79,6 +84,8 @@ class CtxkitChatStore(BaseChatStore):  # type: ignore[misc]  # its types are not
 
     def add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
         new = from_llama(message)
+        if idx is not None:
+            _check_place(idx)
         if idx is None:
             self.store.sessions.append(key, [new])
         else:
@@ -90,6 +97,8 @@ class CtxkitChatStore(BaseChatStore):  # type: ignore[misc]  # its types are not
         return there or None
 
     def delete_message(self, key: str, idx: int) -> ChatMessage | None:
+        _check_place(idx)
+
         def without(there: list[Message]) -> list[Message]:
             at = idx if idx >= 0 else len(there) + idx
             return [message for place, message in enumerate(there) if place != at]
@@ -147,6 +156,10 @@ class CtxkitMemory(BaseMemory):  # type: ignore[misc]
     window: Any = Field(default_factory=SlidingWindow, exclude=True)
     model: str = "openai:gpt-4o"
 
+    def __init__(self, **parts: Any) -> None:
+        with _told(type(self), parts):
+            super().__init__(**parts)
+
     def model_post_init(self, context: Any) -> None:
         check_whole(self.token_limit, "token_limit", minimum=1)
         check_able(self.window, "select", "window", remedy="Give a window, such as SlidingWindow().")
@@ -184,13 +197,36 @@ class CtxkitMemory(BaseMemory):  # type: ignore[misc]
 
     def put_messages(self, messages: Sequence[ChatMessage]) -> None:
         """Append messages, all or none."""
-        self.store.sessions.append(self.session_id, list(map(from_llama, messages)))
+        self.store.sessions.append(self.session_id, _all(messages))
 
     def set(self, messages: list[ChatMessage]) -> None:
         CtxkitChatStore(store=self.store).set_messages(self.session_id, messages)
 
     def reset(self) -> None:
         self.store.sessions.delete(self.session_id)
+
+
+@contextmanager
+def _told(kind: type[BaseModel], parts: Mapping[str, Any]) -> Iterator[None]:
+    """A part that is missing, wrong or not known, as a `ConfigError` that names it instead of pydantic's own error."""
+    remedy = f"{kind.__name__} takes {', '.join(kind.model_fields)}."
+    if unknown := sorted(parts.keys() - kind.model_fields):
+        raise ConfigError(f"there is no {unknown[0]}", subject=kind.__name__, remedy=remedy)
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"{name}: {first['msg']}", subject=kind.__name__, remedy=remedy) from error
+
+
+def _all(messages: Sequence[ChatMessage]) -> list[Message]:
+    check_kind(messages, Iterable, "the list of messages", remedy="Give a list of ChatMessage.")
+    return list(map(from_llama, messages))
+
+
+def _check_place(idx: Any) -> None:
+    check_kind(idx, int, "idx", remedy="Give a whole number, the place in the list of messages.")
 
 
 def from_llama(message: ChatMessage) -> Message:

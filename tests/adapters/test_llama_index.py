@@ -238,3 +238,44 @@ def test_a_message_that_cannot_be_kept_is_said(calls: object) -> None:
 
     with pytest.raises(HistoryError, match="cannot be kept"):
         from_llama(ChatMessage(role="assistant", additional_kwargs={"tool_calls": calls}))
+
+
+USER = ChatMessage(role="user", content="Which seat?")
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ({"store": "sqlite://"}, "store"),
+        ({"session_id": 5}, "session_id"),
+        ({"token_limit": "many"}, "token_limit"),
+        ({"token_limt": 5}, "there is no token_limt"),
+        ({"model": 5}, "model"),
+        ({"chat_history": 5}, "the list of messages is a int"),
+    ],
+)
+def test_wrong_parts_of_a_memory_are_said_in_our_errors(tenant_store: Store, parts: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        CtxkitMemory.from_defaults(**{"store": tenant_store, "session_id": "s", **parts})
+    assert words in refused.value.message and refused.value.remedy
+    with pytest.raises(ConfigError, match="store: Field required"):
+        CtxkitChatStore()
+
+
+def test_wrong_calls_are_said_in_our_errors(tenant_store: Store) -> None:
+    memory, chats = CtxkitMemory(store=tenant_store, session_id="s"), CtxkitChatStore(store=tenant_store)
+    none: Any = None
+    place: Any = "0"
+    memory.put(USER)
+    for call in (
+        lambda: memory.put_messages(none),
+        lambda: memory.set(none),
+        lambda: chats.set_messages("s", none),
+        lambda: chats.add_message("s", USER, idx=place),
+        lambda: chats.delete_message("s", place),
+        lambda: chats.delete_message("s", none),
+    ):
+        with pytest.raises(ConfigError) as refused:
+            call()
+        assert refused.value.remedy
+    assert memory.get_all() == [USER], "nothing was changed"
