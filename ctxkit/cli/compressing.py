@@ -76,15 +76,15 @@ def compress(
                 "seconds": round(seconds, 4),
             }
         )
-        return
-    if show:
+    elif show:
         dropped = set(subtract_spans([whole], spans))
         for span in sorted([*spans, *dropped]):
             typer.echo(_shown(span.slice(document.text), kept=span not in dropped), nl=False, color=_colour())
         say()
     else:
         say(text)
-    typer.echo(f"{chunk.token_count:,} tokens in, {tokens:,} out, {seconds:.2f} s", err=True)
+    if not as_json:
+        typer.echo(f"{chunk.token_count:,} tokens in, {tokens:,} out, {seconds:.2f} s", err=True)
     if not left and not text:
         typer.echo(f"no sentence is as near to the question as {floor:g}: nothing is kept", err=True)
     if tokens > aim:

@@ -66,6 +66,9 @@ def test_a_floor_may_leave_nothing_and_says_so(file: str) -> None:
     assert done.exit_code == 0
     assert done.stdout.strip() == ""
     assert "nothing is kept" in done.stderr
+    as_json = runner.invoke(app, ["compress", file, "-q", "volcano statistics", "--floor", "0.9", "--json", *PLAIN])
+    assert json.loads(as_json.stdout)["text"] == ""
+    assert as_json.stderr == done.stderr.splitlines(keepends=True)[-1]
 
 
 @pytest.mark.parametrize("wrong", [["--target", "0"], ["--ratio", "1"], ["--target", "9", "--ratio", "2"]])
