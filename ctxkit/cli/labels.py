@@ -6,14 +6,12 @@ from typing import Any
 
 import typer
 
-from ctxkit.cli.output import JsonOption, StoreOption, TenantOption, emit, say, table
+from ctxkit.cli.output import ByOption, JsonOption, MessageOption, StoreOption, TenantOption, emit, say, table
 
-__all__ = ["ByOption", "MessageOption", "add_to"]
+__all__ = ["add_to"]
 
 NAME = typer.Argument(..., help="The template's name.")
 LABEL = typer.Argument(..., help="Such as production.")
-MessageOption = typer.Option("", "-m", "--message", help="What changed, and why.")
-ByOption = typer.Option("", "--by", help="Who changes it.")
 ExpectedOption = typer.Option(None, help="Move only if the label is on this version now; 0: only if it is new.")
 ForceOption = typer.Option(False, "--force", help="Move it although it is protected; that is put on record.")
 UndoOption = typer.Option(False, "--undo", help="Undo it.")

@@ -6,7 +6,17 @@ from typing import Any
 
 import typer
 
-from ctxkit.cli.output import JsonOption, StoreOption, TenantOption, emit, parse_json, say, table
+from ctxkit.cli.output import (
+    ByOption,
+    JsonOption,
+    MessageOption,
+    StoreOption,
+    TenantOption,
+    emit,
+    parse_json,
+    say,
+    table,
+)
 
 __all__ = ["app"]
 
@@ -30,8 +40,8 @@ def _store(store: str | None, tenant: str | None, *, create: bool = False) -> An
 def put(
     key: str = typer.Argument(..., help="The payload's key."),
     payload: str = typer.Argument(..., help="A JSON object, or @FILE."),
-    message: str = typer.Option("", "-m", "--message", help="What changed, and why."),
-    by: str = typer.Option("", "--by", help="Who changes it."),
+    message: str = MessageOption,
+    by: str = ByOption,
     store: str | None = StoreOption,
     tenant: str | None = TenantOption,
     as_json: bool = JsonOption,

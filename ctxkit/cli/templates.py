@@ -10,7 +10,18 @@ from typing import Any
 import typer
 
 from ctxkit.cli import labels
-from ctxkit.cli.output import JsonOption, StoreOption, TenantOption, emit, parse_payload, say, table, write
+from ctxkit.cli.output import (
+    ByOption,
+    JsonOption,
+    MessageOption,
+    StoreOption,
+    TenantOption,
+    emit,
+    parse_payload,
+    say,
+    table,
+    write,
+)
 from ctxkit.errors import ConfigError
 
 __all__ = ["app"]
@@ -31,8 +42,8 @@ def _engine(store: str | None, tenant: str | None, *, create: bool = False) -> A
 def push(
     name: str = typer.Argument(..., help="The template's name."),
     file: Path = typer.Argument(..., help="Its source; - reads standard input."),
-    message: str = labels.MessageOption,
-    by: str = labels.ByOption,
+    message: str = MessageOption,
+    by: str = ByOption,
     store: str | None = StoreOption,
     tenant: str | None = TenantOption,
     as_json: bool = JsonOption,
