@@ -86,7 +86,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = random.Random(11)
     words = ["key", "rotate", "budget", "prompt", "token", "span", "store", "model", "chunk", "answer"]
     for number in range(FILES):
-        paragraphs = [" ".join(rng.choices(words, k=120)).capitalize() + "." for _ in range(rng.randint(1, 6))]
+        paragraphs = [" ".join(rng.choices(words, k=120)).capitalize() + "." for _ in range(rng.randint(1, 3))]
         (folder / f"note-{number:03}.md").write_text(
             f"# Note {number}\n\nToday Ada Lovelace met Charles Babbage.\n\n" + "\n\n".join(paragraphs) + "\n"
         )
