@@ -27,13 +27,20 @@ def create_whole(path: Path, content: bytes, *, durable: bool = True) -> bool:
             os.link(temporary, path)  # unlike a rename it never replaces
         except FileExistsError:
             return False
+        except FileNotFoundError:
+            raise  # the folder was deleted meanwhile
         except OSError:
             # A file system without hard links: the name is taken first, so that one writer wins.
             try:
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
             except FileExistsError:
                 return False
-            os.replace(temporary, path)
+            try:
+                os.replace(temporary, path)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    path.unlink()  # an empty file would look damaged
+                raise
         return True
 
 

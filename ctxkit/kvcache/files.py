@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -31,6 +31,11 @@ KEPT_VERSIONS = 3
 
 _ABANDONED_AFTER = 600.0
 """Seconds after which a file without a manifest belongs to a writer that is gone."""
+
+_OURS = re.compile(r"\d+\.(json|[0-9a-f]{8}\.safetensors)(\.[0-9a-f]{16}\.tmp)?", re.ASCII)
+"""Names of files that a store writes; what else lies in its folder is somebody else's, and is left alone."""
+
+_KEY = re.compile(r"[0-9a-f]{64}")
 
 _QUARANTINE = "quarantine"
 _QUARANTINED = 50
@@ -63,7 +68,7 @@ class BlockFiles:
         durable: bring bytes to the disk before they get their name (fsync).
 
     A damaged, cut or foreign file is moved to `quarantine/`, reported, and counts as missing; where an older version
-    is whole, that one is used.
+    is whole, that one is used. Files and folders that have none of the names above are never touched.
     """
 
     def __init__(
@@ -89,12 +94,15 @@ class BlockFiles:
                 continue
             try:
                 content = (self._place(key) / block.file).read_bytes()
-            except FileNotFoundError:
-                if self._manifest_path(key, version).exists():  # else somebody collected it just now
-                    self._quarantine(key, version, "its file is missing")
-                continue
             except OSError as error:
-                self._report(Problem(key, f"cannot be read ({error})"))
+                if isinstance(error, FileNotFoundError):
+                    again = self._manifest(key, version)  # None or another: somebody collected it just now
+                    if again is not None and again.file == block.file:
+                        self._quarantine(key, version, "its file is missing")
+                elif self._no_file(self._place(key) / block.file):
+                    self._quarantine(key, version, f"its numbers are no file ({error.strerror})")
+                else:
+                    self._report(Problem(key, f"cannot be read ({error})"))
                 continue
             try:
                 return block, unpack(content, block)
@@ -145,46 +153,56 @@ class BlockFiles:
 
     def remove(self, key: str) -> None:
         """Delete a block. A reader that has its file open reads on. Errors: `OSError`."""
-        for version in self._versions(key):  # manifests first: what has none is no block
-            self._manifest_path(key, version).unlink(missing_ok=True)
-        shutil.rmtree(self._place(key), ignore_errors=True)
+        place = self._place(key)
+        names = [
+            file.name for file in _files(place) if _OURS.fullmatch(file.name) and not file.name.endswith(TEMPORARY)
+        ]
+        manifests = [name for name in names if name.endswith(".json")]
+        versions = {name.partition(".")[0] for name in manifests}
+        # Numbers without a manifest are being written by another process, or `sweep` deletes them.
+        numbers = [name for name in names if name.endswith(".safetensors") and name.partition(".")[0] in versions]
+        for name in (*manifests, *numbers):  # in this order: what has no manifest is no block
+            (place / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            place.rmdir()
 
     def entries(self) -> Iterator[Entry]:
         """All blocks, as the folder has them now, without reading one. About 20 µs a block."""
-        for outer in _folders(self.folder):
-            if len(outer.name) != 2:
-                continue
-            for place in _folders(Path(outer.path)):
-                nbytes, used_at, manifests = 0, 0.0, 0
-                for file in _files(Path(place.path)):
-                    with contextlib.suppress(OSError):
-                        found = file.stat()
-                        nbytes += found.st_size
-                        if file.name.endswith(".json"):
-                            manifests += 1
-                            used_at = max(used_at, found.st_mtime)
-                if manifests:
-                    yield Entry(place.name, nbytes, used_at)
+        for place in self._places():
+            nbytes, used_at, manifests = 0, 0.0, 0
+            for file in _files(Path(place.path)):
+                with contextlib.suppress(OSError):
+                    found = file.stat()
+                    nbytes += found.st_size
+                    if file.name.endswith(".json"):
+                        manifests += 1
+                        used_at = max(used_at, found.st_mtime)
+            if manifests:
+                yield Entry(place.name, nbytes, used_at)
 
     def sweep(self, *, now: float | None = None) -> int:
         """Delete what killed writers left behind and the oldest of the quarantine; the bytes that this freed."""
         now = time.time() if now is None else now
-        freed = 0
-        for outer in _folders(self.folder):
-            if outer.name == _QUARANTINE:
-                kept = sorted(_files(Path(outer.path)), key=lambda file: file.stat().st_mtime, reverse=True)
-                freed += sum(_remove(Path(file.path)) for file in kept[_QUARANTINED:])
-                continue
-            for place in _folders(Path(outer.path)):
-                files = list(_files(Path(place.path)))
-                versions = {file.name.partition(".")[0] for file in files if file.name.endswith(".json")}
-                for file in files:
-                    loose = file.name.endswith(TEMPORARY) or file.name.partition(".")[0] not in versions
-                    if loose and now - file.stat().st_mtime > _ABANDONED_AFTER:
-                        freed += _remove(Path(file.path))
-                with contextlib.suppress(OSError):
-                    os.rmdir(place.path)  # only where it is empty
+        kept = sorted(_files(self.folder / _QUARANTINE), key=lambda file: _changed_at(file, now), reverse=True)
+        freed = sum(_remove(Path(file.path)) for file in kept[_QUARANTINED:])
+        for place in self._places():
+            files = [file for file in _files(Path(place.path)) if _OURS.fullmatch(file.name)]
+            versions = {file.name.partition(".")[0] for file in files if file.name.endswith(".json")}
+            for file in files:
+                loose = file.name.endswith(TEMPORARY) or file.name.partition(".")[0] not in versions
+                if loose and now - _changed_at(file, now) > _ABANDONED_AFTER:
+                    freed += _remove(Path(file.path))
+            with contextlib.suppress(OSError):
+                os.rmdir(place.path)  # only where it is empty
         return freed
+
+    def _places(self) -> Iterator[os.DirEntry[str]]:
+        """The folder of each key."""
+        for outer in _folders(self.folder):
+            if len(outer.name) == 2:
+                for place in _folders(Path(outer.path)):
+                    if _KEY.fullmatch(place.name) and place.name.startswith(outer.name):
+                        yield place
 
     def _place(self, key: str) -> Path:
         return self.folder / key[:2] / key
@@ -203,10 +221,11 @@ class BlockFiles:
     def _manifest(self, key: str, version: int) -> Block | None:
         try:
             content = self._manifest_path(key, version).read_bytes()
-        except FileNotFoundError:
-            return None
         except OSError as error:
-            self._report(Problem(key, f"cannot be read ({error})"))
+            if self._no_file(self._manifest_path(key, version)):
+                self._quarantine(key, version, f"its manifest is no file ({error.strerror})")
+            elif not isinstance(error, FileNotFoundError):
+                self._report(Problem(key, f"cannot be read ({error})"))
             return None
         try:
             block = read_manifest(content, key=key)
@@ -227,6 +246,13 @@ class BlockFiles:
             for path in (self._manifest_path(key, version), *self._place(key).glob(f"{version}.*.safetensors")):
                 if path.is_file():
                     os.replace(path, aside / f"{key[:16]}.{path.name}")
+                elif self._no_file(path):  # a folder cannot replace a file that lies there
+                    os.replace(path, aside / f"{key[:16]}.{path.name}.{secrets.token_hex(4)}")
+
+    @staticmethod
+    def _no_file(path: Path) -> bool:
+        """Whether a name is there and is neither a file nor a link to one."""
+        return os.path.lexists(path) and not path.is_file()
 
     def _remove_version(self, key: str, version: int) -> None:
         with contextlib.suppress(OSError):
@@ -254,6 +280,14 @@ def _scan(folder: Path) -> list[os.DirEntry[str]]:
             return sorted(entries, key=lambda entry: entry.name)
     except OSError:
         return []
+
+
+def _changed_at(file: os.DirEntry[str], now: float) -> float:
+    """When a file was last written; now for one that somebody deleted since."""
+    try:
+        return file.stat().st_mtime
+    except OSError:
+        return now
 
 
 def _remove(path: Path) -> int:

@@ -21,6 +21,9 @@ __all__ = ["LowerTiers"]
 _RECOUNT_EVERY = 128
 """Writes between two counts of the folder, which other processes write to as well."""
 
+_TRIES = 3
+"""At a write that another process gets in the way of."""
+
 _MANIFEST_GROWS = 160
 """By at most so many bytes when the name, size and digest of the file are known."""
 
@@ -75,7 +78,8 @@ class LowerTiers:
 
     def store(self, block: Block, content: bytes) -> None:
         """Into the folder, unless what is there is as good; tries again where another process was faster."""
-        for _ in range(3):
+        failure: OSError | None = None
+        for _ in range(_TRIES):
             current = self.files.head(block.key)
             if current is not None and (current.lineage == "exact" or block.lineage == "derived"):
                 if block.key not in self.disk:
@@ -90,6 +94,9 @@ class LowerTiers:
                 stored = self.files.write_bytes(block, content, expected=current.version if current else 0)
             except ConflictError:
                 continue
+            except FileNotFoundError as error:  # another process deleted the block while this one wrote it
+                failure = error
+                continue
             except OSError as error:
                 self._report(Problem(block.key, f"cannot be written ({error})"))
                 return
@@ -99,6 +106,8 @@ class LowerTiers:
             if self._since_count >= _RECOUNT_EVERY:
                 self.recount()
             return
+        if failure is not None:
+            self._report(Problem(block.key, f"cannot be written ({failure})"))
 
     def remove(self, key: str) -> None:
         self.files.remove(key)

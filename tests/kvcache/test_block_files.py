@@ -291,3 +291,79 @@ def test_two_processes_share_a_folder(tmp_path: Path) -> None:
             assert found is not None and same(found[1], payload_of(block))
         two.remove(blocks_of(ids_of(1, 1))[0].key)
         assert two.get(blocks_of(ids_of(1, 1))[0].key) is None
+
+
+def test_what_a_store_did_not_write_is_left_alone(tmp_path: Path) -> None:
+    """A store's folder may be given by mistake: a project, a home."""
+    block = blocks_of(ids_of(1, 1))[0]
+    files = BlockFiles(tmp_path, durable=False)
+    files.write(block, payload_of(block))
+    place = tmp_path / block.key[:2] / block.key
+    others = [tmp_path / "src" / "pkg" / "code.py", tmp_path / "ab" / "foo" / "1.json", place / "notes.txt"]
+    for path in others:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+        os.utime(path, (1e9, 1e9))
+    (tmp_path / "ab" / "empty").mkdir()
+    loose = place / "7.0123abcd.safetensors"
+    loose.write_bytes(b"left by a killed writer")
+    assert [entry.key for entry in files.entries()] == [block.key]
+    assert files.sweep(now=time.time() + 10_000) == 23
+    assert all(path.read_text() == "mine" for path in others) and (tmp_path / "ab" / "empty").is_dir()
+    assert not loose.exists() and files.read(block.key) is not None
+
+
+@pytest.mark.parametrize("kind", ["folder", "broken link", "circle"])
+@pytest.mark.parametrize("suffix", ["json", "safetensors"])
+def test_a_name_that_is_no_file_is_put_aside(
+    files: BlockFiles, problems: list[Problem], kind: str, suffix: str
+) -> None:
+    block = blocks_of(ids_of(1, 1))[0]
+    files.write(block, payload_of(block))
+    (path,) = (files.folder / block.key[:2] / block.key).glob(f"*.{suffix}")
+    path.unlink()
+    path.mkdir() if kind == "folder" else path.symlink_to("nowhere" if kind == "broken link" else path.name)
+    assert files.read(block.key) is None and len(problems) == 1
+    files.write(block, payload_of(block))
+    assert files.read(block.key) is not None and len(problems) == 1
+
+
+@needs_fork
+def test_collectors_and_deleters_meet_writers(tmp_path: Path) -> None:
+    blocks = [block for number in range(6) for block in blocks_of(ids_of(number, 2))]
+
+    def write() -> None:
+        with BlockStore(tmp_path, memory_bytes=0, durable=False) as store:
+            for _ in range(30):
+                for block in blocks:
+                    store.put(block, payload_of(block))
+                store.flush()
+                for block in blocks:
+                    found = store.get(block.key)
+                    assert found is None or same(found[1], payload_of(block))
+            assert not store.problems, list(store.problems)
+
+    def collect() -> None:
+        files = BlockFiles(tmp_path)
+        for _ in range(150):
+            files.sweep()
+            for entry in list(files.entries())[::2]:
+                files.remove(entry.key)
+
+    children = [in_child(write), in_child(collect), in_child(collect)]
+    assert [succeeded(child) for child in children] == [True] * 3
+
+
+def test_without_hard_links_a_failed_write_leaves_no_empty_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, "not here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    assert atomic.create_whole(tmp_path / "a", b"a", durable=False)
+    assert not atomic.create_whole(tmp_path / "a", b"b", durable=False)
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(OSError, match="not here"):
+        atomic.create_whole(tmp_path / "b", b"b", durable=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
