@@ -6,7 +6,7 @@ import threading
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -112,13 +112,23 @@ class PrefixCache:
         if found:
             try:
                 reused = self._fill(cache, model, found)
-            except KVCacheError as error:
-                self.store.report(Problem(found[-1][0].key, error.message))
+            except Exception as error:  # tensors of other shapes set off whatever torch likes: the prompt is computed
+                what = error.message if isinstance(error, KVCacheError) else f"{type(error).__name__}: {error}"
+                self.store.report(Problem(found[-1][0].key, f"cannot be restored ({what})"))
                 cache = cache_utils.DynamicCache()
         exact = self.lossless and all(block.lineage == "exact" for block, _ in found)
         self._taken[cache] = _Taken(root, len(ids), reused, reused == 0 or exact)
         self.last = Reuse(len(ids), reused, reused == 0 or exact)
         return cache, reused
+
+    def mark_derived(self, cache: Any) -> None:
+        """Say that a cache that was taken is filled by other steps than a prompt's, so with other bits.
+
+        With the codec `none` nothing of it is stored then.
+        """
+        taken = self._taken.get(cache)
+        if taken is not None:
+            self._taken[cache] = replace(taken, exact=False)
 
     def give(self, model: Any, ids: Sequence[int], cache: Any) -> None:
         """Store the full blocks that were computed; returns at once."""

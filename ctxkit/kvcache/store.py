@@ -91,7 +91,11 @@ class BlockStore:
             raise ConfigError(
                 "an archive needs a folder above it", subject=archive, remedy="Give the block store a folder."
             )
-        self.folder = None if folder is None else Path(folder)
+        if archive is not None and (not isinstance(archive, str) or not archive):
+            raise ConfigError(
+                f"archive is {archive!r}", remedy="Give a URL of fsspec, such as s3://bucket/kv, or None."
+            )
+        self.folder = None if folder is None else _folder(folder)
         self.problems: deque[Problem] = deque(maxlen=_REPORTED)
         self._counts: Counter[str] = Counter()
         self._lock = threading.RLock()
@@ -352,6 +356,23 @@ def finished(work: Future[None]) -> None:
             f"keys and values could not be stored ({type(error).__name__}: {error})",
             remedy="Answers are not affected. Please report it with the traceback.",
         ) from error
+
+
+def _folder(folder: Any) -> Path:
+    """Errors: `ConfigError` for what is no folder's name, or the name of something else."""
+    remedy = "Give the path of a folder; it is made when the first block is written."
+    if not isinstance(folder, str | Path) or not str(folder) or "\0" in str(folder):
+        raise ConfigError(f"the folder of a block store is {folder!r:.60}", remedy=remedy)
+    path = Path(folder)
+    try:
+        other = path.exists() and not path.is_dir()
+    except OSError as error:
+        raise ConfigError(
+            f"no folder can have this name ({error.strerror})", subject=str(path), remedy=remedy
+        ) from error
+    if other:
+        raise ConfigError("it is not a folder", subject=str(path), remedy=remedy)
+    return path
 
 
 def check_store(store: Any) -> BlockStore:

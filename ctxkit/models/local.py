@@ -15,6 +15,7 @@ from ctxkit.checking import check_able
 from ctxkit.compression.entropy_scores import TokenScores
 from ctxkit.errors import ConfigError, ContextOverflowError, CtxkitError, ModelError
 from ctxkit.kvcache.chunk_reuse import ChunkCache
+from ctxkit.kvcache.identity import PREFILL_GRID
 from ctxkit.kvcache.reuse import PrefixCache
 from ctxkit.models.catalogue import ModelSource, resolve
 from ctxkit.models.chunk_layout import lay_out
@@ -261,6 +262,8 @@ class LocalModel:
             before = time.perf_counter()
             cache, held, answer.reused = self._take(weights, prompt, ids)
             clock.take = time.perf_counter() - before
+            if reading.step != PREFILL_GRID and isinstance(self.cache, PrefixCache):
+                self.cache.mark_derived(cache)
             evicting = PromptEviction(self.eviction, weights, ids, self.cache) if self.eviction else None
             steps = decode_steps(
                 weights,

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctxkit.compression.entropy_scores import TokenScores
+from ctxkit.kvcache.reuse import PrefixCache
 from ctxkit.models.decoding import FreshCache, KeyValueCache, cache_name
 from ctxkit.models.local_tokenizer import LocalTokenizer
 from ctxkit.settings import require
@@ -118,6 +119,8 @@ class _Reader:
         wanted = [*self._opening, ids[0]]
         if self._given is not None:
             cache, held = self._given.take(self._weights, wanted)
+            if (self._entropy or self._closing) and isinstance(self._given, PrefixCache):
+                self._given.mark_derived(cache)  # another attention watches, and rounds in its own way
             return cache, min(held, len(self._opening) - 1) if held < len(self._opening) else self._step_back(cache)
         if self._own is None:
             self._own, _ = FreshCache().take(self._weights, wanted)

@@ -178,6 +178,13 @@ def test_an_archive_that_cannot_be_reached_is_reported(tmp_path: Path) -> None:
         {"disk_bytes": 1.5},
         {"archive": "nonsense://x"},
         {"archive": "memory://x", "folder": None},
+        {"archive": ""},
+        {"archive": 3},
+        {"folder": ""},
+        {"folder": 3},
+        {"folder": "a\0b"},
+        {"folder": "x" * 300},
+        {"folder": __file__},
     ],
 )
 def test_wrong_options_say_what_is_wrong(tmp_path: Path, options: dict[str, object]) -> None:

@@ -273,3 +273,32 @@ def test_generate_takes_the_cache_with_the_whole_prompt(llama: Any, cache: Prefi
     assert reused == 256
     found = llama.generate(tensor, attention_mask=torch.ones_like(tensor), **{cache_argument(llama): holder}, **options)
     assert torch.equal(plain, found)
+
+
+@pytest.mark.parametrize("change", [lambda x: x[:1], lambda x: x.flatten()])
+def test_numbers_of_another_shape_are_computed_again(llama: Any, tmp_path: Path, change: Any) -> None:
+    ids = _ids(300)
+    with PrefixCache(BlockStore(tmp_path, durable=False)) as cache:
+        cold, _, _ = _answer(llama, ids, cache)
+        cache.flush()
+        files = cache.store._lower.files  # type: ignore[union-attr]
+        for entry in list(files.entries()):
+            block, payload = files.read(entry.key)
+            files.write(block, {name: change(x).contiguous() for name, x in payload.items()}, expected=block.version)
+    with PrefixCache(BlockStore(tmp_path, durable=False)) as cache:
+        assert _answer(llama, ids, cache)[:2] == (cold, 0)
+        assert "cannot be restored" in cache.store.problems[0].what
+
+
+def test_what_was_read_in_other_steps_is_not_taken_for_the_same_bits(llama: Any, tmp_path: Path) -> None:
+    ids = _ids(300)
+    for codec, lineage in (("none", None), ("int8", "derived")):
+        with PrefixCache(BlockStore(tmp_path / codec, durable=False), codec=codec) as cache:
+            holder, _ = cache.take(llama, ids)
+            cache.mark_derived(holder)
+            with torch.inference_mode():
+                llama(input_ids=torch.tensor([ids]), **{cache_argument(llama): holder})
+            cache.give(llama, ids, holder)
+            cache.flush()
+            found = {block.lineage for _, block in cache.store.verify() if block}
+            assert found == (set() if lineage is None else {lineage})
