@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Hashable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
+from ctxkit.checking import check_whole, shown
 from ctxkit.errors import ConfigError, KVCacheError
 from ctxkit.kvcache.codecs import Codec, get_codec
 from ctxkit.kvcache.codecs.protocol import torch_module
@@ -91,6 +93,7 @@ class CompressedCache:
             top_k=top_k,
         )
         self.config = config
+        padding = _checked(padding)
         plain = plain_layers(config)
         _check_heads(config, self.settings)
         torch = torch_module()
@@ -98,7 +101,7 @@ class CompressedCache:
         for layer in plain:
             if is_plain(layer) or (sliding == "full" and is_sliding_window(layer)):
                 # A tensor for each: rows are selected layer by layer.
-                pads = None if padding is None else torch.tensor(list(padding), dtype=torch.long)
+                pads = None if padding is None else torch.tensor(padding, dtype=torch.long)
                 layer = CompressedLayer(self.settings, padding=pads)
             layers.append(layer)
         cache_utils().Cache.__init__(self, layers=layers)
@@ -241,6 +244,20 @@ def _concrete(cls: Any) -> type[CompressedCache]:
     utils.CacheLayerMixin.register(CompressedLayer)
     made: type[CompressedCache] = type(cls.__name__, (cls, utils.Cache), {"__module__": cls.__module__})
     return made
+
+
+def _checked(padding: Any) -> list[int] | None:
+    """The padding of each row. Errors: `ConfigError`."""
+    if padding is None:
+        return None
+    remedy = "Give the tokens of left padding of each row, such as [0, 50]."
+    try:
+        rows = [operator.index(row) for row in padding]  # also of numpy and torch
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"padding is {shown(padding)}", remedy=remedy) from error
+    for row in rows:
+        check_whole(row, "padding", minimum=0, remedy=remedy)
+    return rows
 
 
 def _check_heads(config: Any, settings: LayerSettings) -> None:

@@ -73,6 +73,8 @@ def plain_layers(config: Any) -> list[Any]:
     text = config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
     if not (getattr(text, "num_hidden_layers", None) and getattr(text, "num_attention_heads", None)):
         raise KVCacheError("the model has no attention, so no keys and values to keep", subject=subject, remedy=remedy)
+    if not hasattr(text, "use_cache"):
+        raise KVCacheError("the model keeps no keys and values: it is no decoder", subject=subject, remedy=remedy)
     try:
         layers: list[Any] = list(cache_utils().DynamicCache(config=config).layers)
     except KeyError as error:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ctxkit.checking import check_whole
+from ctxkit.checking import check_kind, check_whole
 from ctxkit.errors import ConfigError, KVCacheError
 from ctxkit.kvcache.codecs import Codec
 from ctxkit.kvcache.codecs.protocol import check_pair, torch_module
@@ -14,11 +14,12 @@ from ctxkit.kvcache.compat import crop_zero_removes_all, query_length
 from ctxkit.kvcache.memory import MemoryReport, held_bytes
 from ctxkit.kvcache.packed import PackedBlocks, clone_blocks
 from ctxkit.kvcache.sinks import Sinks
+from ctxkit.kvcache.top_k import BlockTopK
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ctxkit.kvcache.top_k import BlockTopK, KeyBounds
+    from ctxkit.kvcache.top_k import KeyBounds
 
 __all__ = ["CompressedLayer", "LayerSettings"]
 
@@ -44,6 +45,10 @@ class LayerSettings:
             raise ConfigError(
                 f"sinks is {self.sinks}, block {self.block}", remedy="The exact first tokens must fit the first block."
             )
+        for name in ("resident", "eager"):
+            check_kind(getattr(self, name), bool, name, remedy="Give True or False.")
+        if self.top_k is not None:
+            check_kind(self.top_k, BlockTopK, "top_k", remedy="Give a BlockTopK(share=…).")
         if self.window_dtype not in ("auto", "exact"):
             raise ConfigError(f"window_dtype is {self.window_dtype!r}", remedy="Give 'auto' or 'exact'.")
 
@@ -84,6 +89,7 @@ class CompressedLayer:
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         check_pair(key_states, value_states)
+        self.sinks.fit(key_states.shape[0])
         heads = key_states.shape[1]
         for states in (key_states, value_states):
             self.settings.codec.nbytes(heads, self.settings.block, states.shape[-1])  # refuses what cannot be packed

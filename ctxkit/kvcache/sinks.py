@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ctxkit.errors import KVCacheError
 from ctxkit.kvcache.codecs.protocol import torch_module
 
 if TYPE_CHECKING:
@@ -28,6 +29,20 @@ class Sinks:
         self.count = count
         self.padding = padding
         self.held: tuple[Tensor, Tensor] | None = None
+
+    def fit(self, rows: int) -> None:
+        """Take the padding to a batch of so many rows: `generate()` repeats each row of a prompt for its searches.
+
+        Errors: `KVCacheError` where the rows are no multiple of those that the padding was given for.
+        """
+        if self.padding is None or (given := self.padding.shape[0]) == rows:
+            return
+        if not given or rows % given:
+            raise KVCacheError(
+                f"padding was given for {given} rows, and the batch has {rows}",
+                remedy="Give the tokens of padding of each row of the batch.",
+            )
+        self.padding = self.padding.repeat_interleave(rows // given)
 
     def take(self, keys: Tensor, values: Tensor, start: int) -> tuple[Tensor, Tensor]:
         """Keep the sinks among tokens that are about to be packed; the token after them is packed in their place.

@@ -245,3 +245,47 @@ class TestBadInput:
             CompressedCache(llama.config, codec="int3")
         with pytest.raises(ConfigError, match="block is 0"):
             CompressedCache(llama.config, block=0)
+
+
+@pytest.mark.parametrize("padding", [3, "ab", [0, -5], [0, 1.5], [[0], [0]], [float("nan")]])
+def test_padding_is_tokens_of_each_row(llama: Any, padding: Any) -> None:
+    with pytest.raises(ConfigError, match="padding"):
+        CompressedCache(llama.config, padding=padding)
+
+
+@pytest.mark.parametrize("search", [{"num_beams": 3}, {"num_return_sequences": 3, "do_sample": True}])
+def test_padding_follows_the_rows_that_a_search_makes(llama: Any, search: dict[str, Any]) -> None:
+    ids = torch.randint(1, 128, (2, 150), generator=torch.Generator().manual_seed(1))
+    seen = torch.ones_like(ids)
+    ids[1, :50] = seen[1, :50] = 0
+    answers = []
+    for cache in (CompressedCache(llama.config, padding=[0, 50]), None):
+        torch.manual_seed(3)
+        given = {} if cache is None else {cache_argument(llama): cache}
+        answers.append(llama.generate(ids, attention_mask=seen, max_new_tokens=5, **search, **given))
+        if cache is not None:
+            exact = [layer.keys.clone() for layer in cache.compressed_layers]
+            cache.demote()
+            for row, first in ((0, 0), (3, 50)):  # of the sinks nothing is lost but what FP16 cannot hold
+                now = cache.compressed_layers[1].keys[row, :, first : first + 4]
+                assert torch.allclose(now, exact[1][row, :, first : first + 4], rtol=1e-3, atol=1e-5)
+    assert torch.equal(*answers)
+
+
+def test_padding_of_other_rows_is_refused(llama: Any) -> None:
+    cache = CompressedCache(llama.config, padding=[0, 5])
+    with pytest.raises(KVCacheError, match="2 rows, and the batch has 3"):
+        llama(input_ids=torch.ones(3, 9, dtype=torch.long), **{cache_argument(llama): cache})
+
+
+@pytest.mark.parametrize("option", [{"resident": "x"}, {"eager": 3}, {"top_k": "x"}])
+def test_options_of_another_kind_are_refused(llama: Any, option: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        CompressedCache(llama.config, **option)
+
+
+@pytest.mark.parametrize("kind", ["ViTConfig", "CLIPConfig"])
+def test_a_model_that_is_no_decoder_is_refused(kind: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    with pytest.raises(KVCacheError, match="no decoder"):
+        CompressedCache(getattr(transformers, kind)())
