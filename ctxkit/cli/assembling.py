@@ -16,6 +16,7 @@ from ctxkit.cli.output import (
     JsonOption,
     NeighboursOption,
     NowOption,
+    RecallOption,
     StoreOption,
     TenantOption,
     emit,
@@ -49,9 +50,6 @@ CandidatesOption = typer.Option(20, "-k", "--candidates", help="How many chunks 
 HalfLifeOption = typer.Option(None, "--half-life", help="Prefer newer documents: days in which the weight halves.")
 DiversityOption = typer.Option(None, "--diversity", help="Avoid repeats: 0 (relevance only) to 1 (variety only).")
 CompressOption = typer.Option(False, "--compress", help="Keep only the sentences that bear on the question.")
-RecallOption = typer.Option(
-    False, "--recall", help="Quote what the rest of the session says about the question, by words, meaning and date."
-)
 PositionOption = typer.Option(False, "--position", help="Put the best documents first and last.")
 
 

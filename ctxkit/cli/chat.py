@@ -12,6 +12,7 @@ import typer
 from ctxkit.cli.output import (
     EmbedderOption,
     JsonOption,
+    RecallOption,
     StoreOption,
     TenantOption,
     parse_payload,
@@ -46,6 +47,7 @@ def chat(
     budget: int | None = typer.Option(None, "--budget", help="Tokens of prompt and answer. [default: the model's]"),
     max_tokens: int = typer.Option(512, "--max-tokens", help="Of an answer, at most."),
     window: str = typer.Option("hysteresis", "--window", help="What of the history is sent: a registered window."),
+    recall: bool = RecallOption,
     candidates: int = typer.Option(20, "-k", "--candidates", help="How many chunks to retrieve, where documents are."),
     temperature: float = typer.Option(0.0, help="0 always gives the likeliest answer."),
     seed: int | None = typer.Option(None, help="The same seed gives the same answer."),
@@ -92,6 +94,7 @@ def chat(
             ),
             template=template or chat_template(documents=bool(engine.store.statistics()["documents"])),
             payload=parse_payload(payload),
+            recall=recall,
         )
         if not as_json:
             tell(f"session {name}, model {target.name}, {whole.available:,} tokens a prompt; /help lists the commands")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ctxkit.engine import ContextEngine
     from ctxkit.templates import Template
 
-__all__ = ["Conversation", "Turn", "chat_template", "shared_tokens", "spent"]
+__all__ = ["Conversation", "Turn", "chat_template", "newest_turn", "shared_tokens", "spent"]
 
 PLAIN = """\
 ---
@@ -84,6 +84,7 @@ class Conversation:
     options: CompletionOptions
     template: str | Template
     payload: Mapping[str, Any] | str | None = None
+    recall: bool = False
     last: Turn | None = field(default=None, init=False)
 
     def say(self, question: str) -> Generator[str, None, None]:
@@ -100,6 +101,8 @@ class Conversation:
             template=self.template,
             payload=self.payload,
             budget=self.budget,
+            recall=self.recall,
+            now=datetime.now(UTC) if self.recall else None,
         )
         if not any(segment.section == "question" and segment.message_id for segment in prompt.segments):
             sessions.append(self.session, [Message("user", question, created_at=datetime.now(UTC))])
@@ -137,15 +140,18 @@ class Conversation:
         """Take back the newest question with all that came after it, or only what came after it."""
         sessions = self.engine.store.sessions
         messages = sessions.messages(self.session)
-        count = sum(1 for _ in takewhile(lambda message: message.role != "user", reversed(messages)))
-        if count == len(messages):
-            return []
-        expected = messages[-1].sequence
-        return sessions.rewind(self.session, count + question, expected=expected)
+        count = newest_turn(messages, question=question)
+        return sessions.rewind(self.session, count, expected=messages[-1].sequence) if count else []
 
     def newest_question(self) -> str | None:
         asked = (message for message in reversed(self.engine.store.sessions.messages(self.session)))
         return next((message.visible for message in asked if message.role == "user"), None)
+
+
+def newest_turn(messages: Sequence[Message], *, question: bool) -> int:
+    """How many messages came after the newest question; with it, where `question`. 0 where nobody has asked."""
+    count = sum(1 for _ in takewhile(lambda message: message.role != "user", reversed(messages)))
+    return 0 if count == len(messages) else count + question
 
 
 def chat_template(*, documents: bool) -> Template:

@@ -23,6 +23,9 @@ FilterOption = typer.Option([], "--filter", help="KEY=VALUE of the documents' me
 NeighboursOption = typer.Option(
     False, "--neighbours", help="Also what stands beside the best or shares rare names, and who is asked about."
 )
+RecallOption = typer.Option(
+    False, "--recall", help="Quote what the rest of the session says about the question, by words, meaning and date."
+)
 MessageOption = typer.Option("", "-m", "--message", help="What changed, and why.")
 ByOption = typer.Option("", "--by", help="Who changes it.")
 NowOption = typer.Option(None, "--now", help="The time that recency counts from, ISO 8601. [default: the clock]")

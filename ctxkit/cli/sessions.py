@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ctxkit.checking import check_number, check_whole
-from ctxkit.cli import session_window
+from ctxkit.cli import session_undo, session_window
 from ctxkit.cli.output import (
     EmbedderOption,
     JsonOption,
@@ -35,6 +35,7 @@ __all__ = ["app"]
 
 app = typer.Typer(help="Stored dialogues.", no_args_is_help=True)
 session_window.add_to(app)
+session_undo.add_to(app)
 
 
 def _store(store: str | None, tenant: str | None, *, create: bool = False) -> Any:

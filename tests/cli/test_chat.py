@@ -20,6 +20,7 @@ from ctxkit.messages import Message
 from ctxkit.storage import Store
 from tests.cli.conftest import Result, Run
 from tests.models import provider_server as provider
+from tests.recall.dialogues import past
 
 OPENAI = ("--model", "openai:gpt-4o")
 
@@ -357,3 +358,19 @@ def test_the_small_model_talks(ctxkit: Run) -> None:
     assert "Paris" in first["answer"]
     assert second["usage"]["prompt_tokens"] == second["tokens"]["used"]
     assert second["tokens"]["history"] > 0 and second["reused_prefix_tokens"] > first["tokens"]["system"]
+
+
+def test_recall_quotes_what_the_window_leaves_out(ctxkit: Run, server: provider.Server) -> None:
+    with Store.open("sqlite:///.ctxkit/store.db") as store:
+        store.sessions.append("s", past(60))
+    asked = "Who plays the violin?\n"
+    options = (*OPENAI, "--budget", 900, "--max-tokens", 100, "--embedder", "none")
+    assert chat(ctxkit, asked, *options, "--recall").code == 0
+    assert "<earlier-" in json.dumps(server.bodies[0])
+    assert chat(ctxkit, asked, *options).code == 0
+    assert "<earlier-" not in json.dumps(server.bodies[1])
+
+
+def test_recall_in_a_new_session(ctxkit: Run, server: provider.Server) -> None:
+    done = chat(ctxkit, "How are you?\n", *OPENAI, "--recall", "--embedder", "none")
+    assert (done.code, done.out) == (0, "Fine, thanks.\n"), done.err

@@ -97,6 +97,7 @@ def test_search(ctxkit: Any, alice: str) -> None:
         ("branch", 1),
         ("window", "--max-tokens", 100),
         ("prune", "--keep", 1),
+        ("undo",),
     ],
 )
 def test_an_unknown_session_is_the_same_error_everywhere(ctxkit: Any, alice: str, command: tuple[Any, ...]) -> None:
@@ -141,6 +142,32 @@ def test_an_import_in_the_wrong_format_names_the_right_option(ctxkit: Any, alice
     assert ctxkit("sessions", "show", "copy").code == 1, "nothing was made"
     neither = ctxkit("sessions", "import", "copy", "-", stdin=b"Dear aunt")
     assert neither.code == 1 and "not JSON" in neither.err and "It reads with" not in neither.err
+
+
+def test_undo_takes_back_the_newest_question_and_what_came_after_it(ctxkit: Any) -> None:
+    for text, role in (
+        ("One?", "user"),
+        ("1", "assistant"),
+        ("Two?", "user"),
+        ("2", "assistant"),
+        ("Really.", "assistant"),
+    ):
+        ctxkit("sessions", "append", "s", text, "--role", role)
+    answers = ctxkit("sessions", "undo", "s", "--answer", "--json").json
+    assert [message["content"] for message in answers["taken_back"]] == ["2", "Really."]
+    done = ctxkit("sessions", "undo", "s")
+    assert done.out == "s: 1 messages taken back, 2 left\n[3] user: Two?\n"
+    assert [message["content"] for message in ctxkit("sessions", "show", "s", "--json").json] == ["One?", "1"]
+    assert ctxkit("sessions", "undo", "s").code == 0
+    nothing = ctxkit("sessions", "undo", "s")
+    assert (nothing.code, nothing.out) == (0, "s: 0 messages taken back, 0 left\n")
+
+
+def test_undo_leaves_what_a_branch_shares(ctxkit: Any, alice: str) -> None:
+    ctxkit("sessions", "branch", alice, 4)
+    refused = ctxkit("sessions", "undo", alice)
+    assert refused.code == 1 and "branch" in refused.err
+    assert len(ctxkit("sessions", "show", alice, "--json").json) == 4
 
 
 def test_keys_from_the_environment(ctxkit: Any, monkeypatch: pytest.MonkeyPatch) -> None:
