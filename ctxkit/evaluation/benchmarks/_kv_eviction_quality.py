@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tempfile
 import time
 from collections import defaultdict
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ctxkit.evaluation.benchmarks._kv_lookups import _pass_keys
-from ctxkit.evaluation.benchmarks._kv_quality import _filled, _read_on, compare
+from ctxkit.evaluation.benchmarks._kv_quality import _filled, _read_on, compare, standard_error
 from ctxkit.evaluation.benchmarks._kv_texts import LayerStates, load, model_folder, read, texts
 from ctxkit.evaluation.peers import peer_python, run_worker
 from ctxkit.evaluation.report import Bar, Report
@@ -85,7 +86,7 @@ def run(data: Path, *, full: bool = False) -> Report:
     `lookups`. `x prefill` is processor time of reading and choosing, over that of reading.
 
     Args:
-        full: three stretches of each text instead of one, and prefixes of 4,096 tokens too.
+        full: three stretches of each text instead of one; and one of each of 4,096 tokens too.
     """
     model = load()
     cases = list(_cases(data, full))
@@ -121,8 +122,8 @@ def _limit(value: float, limit: float) -> tuple[str, bool]:
 
 
 def _cases(data: Path, full: bool) -> Iterator[Case]:
-    for tokens in (1024, 4096) if full else (1024,):
-        for name, ids in texts(data, tokens + SCORED, 3 if full else 1):
+    for tokens, count in ((1024, 3), (4096, 1)) if full else ((1024, 1),):
+        for name, ids in texts(data, tokens + SCORED, count):
             yield Case(name, ids[:tokens], ids[tokens:])
     for _, text, question, answer in _pass_keys(data):
         yield Case("pass key", text, question + answer, len(answer))
@@ -184,11 +185,13 @@ def _add(result: _Result, case: Case, truth: Any, logits: Any) -> None:
 
 def _as_row(system: str, tokens: int, found: _Result) -> dict[str, Any]:
     means = {name: sum(pair[0] for pair in pairs) / len(pairs) for name, pairs in found.pairs.items()}
+    errors = [standard_error([pair[0] for pair in pairs]) for pairs in found.pairs.values()]
     same = [pair[1] for pairs in found.pairs.values() for pair in pairs]
     return {
         "system": system,
         "tokens": tokens,
         "KL": round(sum(means.values()) / len(means), 4),
+        "KL +-": round(math.hypot(*errors) / len(errors), 4),
         "top-1 %": round(100 * sum(same) / len(same), 1),
         **{f"KL {name}": round(value, 4) for name, value in means.items()},
         "x smaller": round(sum(found.smaller) / len(found.smaller), 2),

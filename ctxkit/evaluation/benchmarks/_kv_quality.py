@@ -18,7 +18,7 @@ from ctxkit.kvcache.codecs.int4 import Int4Codec
 from ctxkit.kvcache.compat import cache_argument
 from ctxkit.settings import require
 
-__all__ = ["run"]
+__all__ = ["compare", "run", "standard_error"]
 
 LENGTHS = (1024, 4096)
 SCORED = 176
@@ -132,7 +132,7 @@ def _row(
     system: str, length: int, found: dict[str, list[tuple[float, float]]], bits: float, sizes: dict[Any, Any]
 ) -> dict[str, Any]:
     means = {name: statistics.fmean(pair[0] for pair in pairs) for name, pairs in found.items()}
-    errors = [_error([pair[0] for pair in pairs]) for pairs in found.values()]
+    errors = [standard_error([pair[0] for pair in pairs]) for pairs in found.values()]
     same = [100 * pair[1] for pairs in found.values() for pair in pairs]
     idle, active = sizes.get((system, length), ("", ""))
     return {
@@ -142,7 +142,7 @@ def _row(
         "KL": round(statistics.fmean(means.values()), 6),
         "KL +-": round(math.hypot(*errors) / len(errors), 6),
         "top-1 %": round(statistics.fmean(same), 2),
-        "top-1 +-": round(_error(same), 2),
+        "top-1 +-": round(standard_error(same), 2),
         **{f"KL {name}": round(value, 6) for name, value in means.items()},
         "scored": len(same),
         "x smaller, idle": idle and round(idle, 2),
@@ -150,7 +150,7 @@ def _row(
     }
 
 
-def _error(values: list[float]) -> float:
+def standard_error(values: list[float]) -> float:
     """The standard error of a mean, of tokens as if they were independent."""
     return statistics.stdev(values) / math.sqrt(len(values))
 
