@@ -48,19 +48,20 @@ def plan(
     Example: ctxkit kv plan local --context 8192 --memory 2GB
     """
     from ctxkit.kvcache.available import memory_state
-    from ctxkit.kvcache.planning import CODECS
+    from ctxkit.kvcache.planning import fitting_codecs
     from ctxkit.kvcache.planning import plan as plan_memory
 
     if dtype not in _SIZES:
         raise ConfigError(f"dtype is {dtype!r}", remedy=f"Use one of {', '.join(_SIZES)}.")
     room = parse_bytes(memory) if memory is not None else memory_state().free
+    one = architecture(model)
     found = plan_memory(
-        architecture(model),
+        one,
         context=context,
         batch=batch,
         itemsize=_SIZES[dtype],
         memory=room,
-        codecs=tuple(codec) or CODECS,
+        codecs=tuple(dict.fromkeys(codec)) or fitting_codecs(one),
         prefill=prefill,
     )
     if as_json:
@@ -141,7 +142,7 @@ def _numbers(text: str) -> dict[str, Any]:
 def _config(file: Path) -> dict[str, Any]:
     try:
         loaded = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise KVCacheError(
             f"the configuration cannot be read ({error})", subject=str(file), remedy="Give a config.json of a model."
         ) from error
@@ -153,6 +154,6 @@ def _config(file: Path) -> dict[str, Any]:
 def parse_bytes(text: str) -> int:
     """`8GB`, `512MiB`, `1.5g` or a number of bytes. Errors: `ConfigError`."""
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]i?)?b?\s*", text, re.IGNORECASE)
-    if not found:
+    if not found or len(found[1]) > 30:  # so many digits that no float holds them
         raise ConfigError("no amount of memory", subject=text, remedy="Write 8GB, 512MiB, or a number of bytes.")
     return int(float(found[1]) * _UNITS[(found[2] or "").lower()])

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ctxkit.checking import check_number, check_whole
-from ctxkit.errors import ConfigError
+from ctxkit.errors import ConfigError, KVCacheError
 from ctxkit.kvcache.architecture import Architecture
 from ctxkit.kvcache.codecs import Codec, get_codec
 
-__all__ = ["CODECS", "Plan", "PlanRow", "plan"]
+__all__ = ["CODECS", "Plan", "PlanRow", "fitting_codecs", "plan"]
 
 CODECS = ("none", "int8", "int4-hq", "int4")
 _OVERHEAD = 0.02
@@ -138,6 +138,19 @@ def plan(
         memory=memory,
         rows=tuple(rows),
     )
+
+
+def fitting_codecs(architecture: Architecture) -> tuple[str, ...]:
+    """Those of `CODECS` that can pack heads of this many channels."""
+
+    def fits(name: str) -> bool:
+        try:
+            get_codec(name).nbytes(1, 64, architecture.head_dim)
+        except KVCacheError:
+            return False
+        return True
+
+    return tuple(filter(fits, CODECS))
 
 
 def _limits(row: PlanRow, sizes: _Sizes, codec: Codec, weights: int, memory: int, context: int, batch: int) -> PlanRow:

@@ -94,7 +94,10 @@ class LowerTiers:
                 stored = self.files.write_bytes(block, content, expected=current.version if current else 0)
             except ConflictError:
                 continue
-            except FileNotFoundError as error:  # another process deleted the block while this one wrote it
+            except (
+                FileNotFoundError,
+                FileExistsError,
+            ) as error:  # another process deleted the block while this one wrote it
                 failure = error
                 continue
             except OSError as error:

@@ -58,12 +58,26 @@ def test_wrong_wishes_are_wrong_usage(ctxkit: Any, arguments: tuple[str, ...], s
     assert says in done.err and done.err.count("\n") == 1
 
 
+def test_codecs_are_those_that_can_pack_the_heads_each_once(ctxkit: Any) -> None:
+    odd = ctxkit("kv", "plan", "layers=2,kv_heads=1,head_dim=63", "--json").json
+    assert [row["codec"] for row in odd["rows"]] == ["none", "int8"]
+    twice = ctxkit("kv", "plan", NUMBERS, "--codec", "int8", "--codec", "int8", "--json").json
+    assert [row["codec"] for row in twice["rows"]] == ["int8"]
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "{", "[]", "\udcff"])
+def test_a_configuration_that_is_none_is_refused(ctxkit: Any, tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.json").write_text(text, errors="surrogateescape")
+    done = ctxkit("kv", "plan", str(tmp_path))
+    assert done.code == 1 and "Give a config.json of a model" in done.err
+
+
 @pytest.mark.parametrize(("text", "count"), [("8GB", 8 * 10**9), ("512MiB", 2**29), ("1.5g", 15 * 10**8), ("7", 7)])
 def test_amounts_of_memory(text: str, count: int) -> None:
     assert parse_bytes(text) == count
 
 
-@pytest.mark.parametrize("text", ["", "GB", "-1", "1 PB", "1e9"])
+@pytest.mark.parametrize("text", ["", "GB", "-1", "1 PB", "1e9", "9" * 400])
 def test_what_is_no_amount(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_bytes(text)

@@ -166,3 +166,43 @@ def test_a_context_beyond_the_positions_is_refused() -> None:
 def test_wrong_architectures_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         Architecture(**{"layers": 30, "kv_heads": 3, "head_dim": 64, **wrong})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"num_hidden_layers": "abc"},
+        {"num_hidden_layers": float("nan")},
+        {"num_hidden_layers": float("inf")},
+        {"num_hidden_layers": True},
+        {"num_attention_heads": [3, 4]},
+        {"num_attention_heads": {"a": 1}},
+        {"num_key_value_heads": [1, 2]},
+        {"max_position_embeddings": 2.5},
+        {"sliding_window": "x"},
+        {"layer_types": 5},
+        {"layer_types": ["full_attention"]},
+    ],
+)
+def test_a_configuration_with_odd_values_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(KVCacheError) as caught:
+        Architecture.of({"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 96, **wrong})
+    assert caught.value.remedy and (next(iter(wrong)) in str(caught.value) or "kinds of 1 layers" in str(caught.value))
+
+
+def test_a_value_for_each_layer_that_is_the_same_is_that_value() -> None:
+    nested = {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 96, "intermediate_size": [8, 8]}
+    assert Architecture.of({"text_config": nested}).intermediate_size == 8
+
+
+def test_experts_count_as_weights_and_latent_attention_is_refused() -> None:
+    import transformers
+
+    sizes = {"vocab_size": 60, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+    config = transformers.MixtralConfig(**sizes, num_attention_heads=4, num_key_value_heads=2)
+    with torch.device("meta"):
+        model = transformers.MixtralForCausalLM(config)
+    routers = 2 * 32 * 8
+    assert Architecture.of(config).weights + routers == sum(parameter.numel() for parameter in model.parameters())
+    with pytest.raises(KVCacheError, match="latent attention"):
+        Architecture.of({**config.to_dict(), "kv_lora_rank": 8})
