@@ -292,8 +292,9 @@ class CompletionOptions:
         check_number(self.timeout, "timeout", minimum=0)
         if self.seed is not None:
             check_kind(self.seed, int, "seed", remedy="Give a whole number.")
-        if not self.top_p or not self.timeout:
-            raise ConfigError(f"top_p is {self.top_p} and timeout {self.timeout}", remedy="Both must be above 0.")
+        for name in ("top_p", "timeout"):
+            if not getattr(self, name):
+                raise ConfigError(f"{name} is {getattr(self, name)}", remedy="It must be above 0.")
 
 
 @dataclass(frozen=True, slots=True)

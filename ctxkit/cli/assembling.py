@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ctxkit.answers import Answer
+from ctxkit.checking import check_whole
 from ctxkit.cli.kv import KvCodecOption, KvOption, kv_folder
 from ctxkit.cli.output import (
     EmbedderOption,
@@ -249,7 +250,12 @@ def _budget(tokens: int | None, reserve: int | None, sections: list[str], model:
         from ctxkit.models import get_window
 
         tokens = get_window(model or DEFAULT_COUNTER)
+    check_whole(tokens, "--budget", minimum=1)
     kept = min(1024, tokens // 4) if reserve is None else reserve
+    if not 0 <= kept < tokens:
+        raise ConfigError(
+            f"--reserve is {kept} and the budget {tokens}", remedy="Give --reserve 0 or more, and less than the budget."
+        )
     return Budget(tokens, reserve_output=kept, sections=dict(map(_section, sections)))
 
 

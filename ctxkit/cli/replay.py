@@ -160,6 +160,8 @@ def prune(
 
     Example: ctxkit runs prune --older-than 30d
     """
+    if older_than is None and session is None:
+        raise ConfigError("nothing says what to forget", remedy="Give --older-than, --session or both.")
     with _engine(store, tenant) as engine:
         count = engine.store.runs.prune(before=_moment(older_than), session=session)
     emit({"pruned": count}) if as_json else say(f"{count:,} recorded prompts forgotten")

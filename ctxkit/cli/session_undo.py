@@ -32,7 +32,8 @@ def undo(
     if as_json:
         emit({"session": session, "taken_back": shown})
         return
-    say(f"{session}: {len(gone)} messages taken back, {len(messages) - len(gone)} left")
+    noun = "message" if len(gone) == 1 else "messages"
+    say(f"{session}: {len(gone)} {noun} taken back, {len(messages) - len(gone)} left")
     for message in shown:
         said = " ".join(str(message["content"] or message.get("tool_calls", "")).split())
         say(f"[{message['sequence']}] {message['role']}: {said[:200]}")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+
+from ctxkit.checking import check_number
+from ctxkit.errors import ConfigError
 
 if TYPE_CHECKING:
     from ctxkit.engine import ContextEngine
@@ -27,6 +31,12 @@ def make_stages(
     position: bool = False,
 ) -> tuple[Any, ...]:
     """The stages that the options ask for, in the order in which they make sense, with the engine's own parts."""
+    if half_life is not None and not 0 < half_life < math.inf:
+        raise ConfigError(f"--half-life is {half_life:g}", remedy="Give days, more than 0.")
+    if diversity is not None:
+        check_number(
+            diversity, "--diversity", minimum=0, maximum=1, remedy="Give 0 (relevance only) to 1 (variety only)."
+        )
     stages: list[Any] = []
     if neighbours:
         from ctxkit.retrieval import Hybrid, Neighbourhood

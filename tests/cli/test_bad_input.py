@@ -92,7 +92,8 @@ def test_a_budget_smaller_than_its_mandatory_parts(ctxkit: Any, notes: Path) -> 
     ctxkit("ingest", "notes", *EMBED)
     refuses(ctxkit("assemble", "x" * 4000, "--budget", 100, *EMBED), 1, "question", "too many")
     refuses(ctxkit("assemble", "x", "--budget", 0, *EMBED), 2)
-    refuses(ctxkit("assemble", "x", "--budget", 100, "--reserve", 100, *EMBED), 2)
+    for reserve in (100, -1):
+        refuses(ctxkit("assemble", "x", "--budget", 100, "--reserve", reserve, *EMBED), 2, f"--reserve is {reserve}")
 
 
 def test_wrong_usage(ctxkit: Any, notes: Path) -> None:
@@ -141,7 +142,11 @@ def test_bytes_depth_and_numbers_from_outside(ctxkit: Any, notes: Path, tmp_path
     refuses(ctxkit("assemble", "x", *EMBED, "--payload", "[" * 100_000), 2, "JSON")
     assert ctxkit("search", "key", *EMBED, "--filter", "a=" + "[" * 100_000, "--json").json == []
     for half_life in ("nan", "0", "-1"):
-        refuses(ctxkit("search", "key", *EMBED, "--half-life", half_life), 2, "half_life")
+        refuses(ctxkit("search", "key", *EMBED, "--half-life", half_life), 2, f"--half-life is {half_life}", "days")
+    for diversity in ("-0.1", "1.1", "nan"):
+        refuses(ctxkit("search", "key", *EMBED, "--diversity", diversity), 2, f"--diversity is {diversity}", "0 (relev")
+    refuses(ctxkit("ask", "x", *EMBED, "--timeout", 0), 2, "error: timeout is 0.0")
+    refuses(ctxkit("runs", "prune"), 2, "--older-than, --session")
     refuses(ctxkit("search", "key", *EMBED, "--tenant", ""), 1, "tenant")
     refuses(ctxkit("ingest", "-", "notes", *EMBED), 2, "alone")
     refuses(ctxkit("ingest", "", *EMBED), 2, "path")

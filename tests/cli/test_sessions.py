@@ -156,7 +156,7 @@ def test_undo_takes_back_the_newest_question_and_what_came_after_it(ctxkit: Any)
     answers = ctxkit("sessions", "undo", "s", "--answer", "--json").json
     assert [message["content"] for message in answers["taken_back"]] == ["2", "Really."]
     done = ctxkit("sessions", "undo", "s")
-    assert done.out == "s: 1 messages taken back, 2 left\n[3] user: Two?\n"
+    assert done.out == "s: 1 message taken back, 2 left\n[3] user: Two?\n"
     assert [message["content"] for message in ctxkit("sessions", "show", "s", "--json").json] == ["One?", "1"]
     assert ctxkit("sessions", "undo", "s").code == 0
     nothing = ctxkit("sessions", "undo", "s")
