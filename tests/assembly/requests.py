@@ -134,59 +134,84 @@ turns = st.one_of(
 histories = st.lists(turns, max_size=5).map(lambda found: ids("m{}".format)([one for turn in found for one in turn]))
 
 
-@st.composite
-def candidate_lists(draw: st.DrawFn, documents: Sequence[Document], *, most: int = 10) -> tuple[Candidate, ...]:
-    found = []
-    for _ in range(draw(st.integers(0, most))):
-        document = draw(st.sampled_from(documents))
-        ends = draw(st.tuples(st.integers(0, len(document.text)), st.integers(0, len(document.text))))
-        span = Span(min(ends), max(ends))
-        chunk = Chunk.of(document, span, draw(st.integers(0, 400)))
-        chunk = replace(chunk, metadata={"source": document.source})
-        kept, gap = None, GAP
-        if draw(st.booleans()):
-            pieces = draw(st.lists(st.tuples(st.integers(0, len(document.text)), st.integers(0, 60)), max_size=4))
-            kept = intersect_spans([span], [Span(start, start + length) for start, length in pieces])
-            gap = draw(st.sampled_from([GAP, GAP, " ", ""]))
-        score = draw(st.sampled_from([None, 0.0, 0.2, 0.5, 0.9, 1.0, -1.0, float("nan")]))
-        found.append(Candidate(chunk, {} if score is None else {"final": score}, kept, gap=gap))
-    return tuple(found)
+# Strategies are made once, not in each example: to make and check one takes longer than to draw from it.
+_places = st.one_of(st.integers(0, 40), st.integers(0, 400))
+_candidates = st.lists(
+    st.tuples(
+        st.integers(0, 2),  # which document
+        _places,
+        _places,
+        st.integers(0, 400),  # a wrong hint of tokens
+        st.one_of(st.none(), st.lists(st.tuples(_places, st.integers(0, 60)), max_size=4)),  # what was kept
+        st.sampled_from([GAP, GAP, " ", ""]),
+        st.sampled_from([None, 0.0, 0.2, 0.5, 0.9, 1.0, -1.0, float("nan")]),
+    ),
+    max_size=10,
+)
+_sections = st.lists(
+    st.tuples(
+        st.sampled_from(["history", "context", "question"]),
+        st.sampled_from([0, 0, 20, 500]),
+        st.sampled_from([None, None, 30, 300]),
+        st.sampled_from([None, None, 0.0, 0.3, 1.0]),
+        st.integers(-1, 1),
+    ),
+    max_size=3,
+)
+_sizes = st.one_of(st.integers(1, 400), st.integers(100, 4000))
+_documents = st.lists(st.tuples(texts, st.sampled_from(["", "notes/{}.md", '"><x>\n\u202e'])), min_size=1, max_size=3)
+_questions = st.tuples(texts.filter(lambda text: bool(text.strip())), st.sampled_from([None, "alice"]))
+_templates = st.sampled_from(TEMPLATES)
+_windows = st.sampled_from([TailWindow(), TailWindow(max_messages=2), Hysteresis(high_water=60, low=0.5)])
+_shares = st.integers(0, 999)
+_choices = st.tuples(st.booleans(), st.booleans(), st.booleans())
+
+
+def _candidate(documents: Sequence[Document], drawn: tuple[Any, ...]) -> Candidate:
+    number, one_end, other_end, tokens, pieces, gap, score = drawn
+    document = documents[number % len(documents)]
+    length = len(document.text)
+    start, end = sorted((min(one_end, length), min(other_end, length)))
+    chunk = replace(Chunk.of(document, Span(start, end), tokens), metadata={"source": document.source})
+    scores = {} if score is None else {"final": score}
+    if pieces is None:
+        return Candidate(chunk, scores)
+    kept = intersect_spans([chunk.span], [Span(at, at + size) for at, size in pieces])
+    return Candidate(chunk, scores, kept, gap=gap)
 
 
 @st.composite
 def budgets(draw: st.DrawFn) -> Budget:
-    size = draw(st.one_of(st.integers(1, 400), st.integers(100, 4000)))
+    size = draw(_sizes)
     sections = {}
-    for name in draw(st.lists(st.sampled_from(["history", "context", "question"]), max_size=3)):
-        least = draw(st.sampled_from([0, 0, 20, 500]))
-        sections[name] = Section(
-            min=least if name in ("history", "context") else 0,
-            max=draw(st.sampled_from([None, None, least + 30, least + 300])),
-            share=draw(st.sampled_from([None, None, 0.0, 0.3, 1.0])),
-            priority=draw(st.integers(-1, 1)),
-        )
-    return Budget(size, reserve_output=draw(st.integers(0, size - 1)) // 4, sections=sections)
+    for name, least, more, share, priority in draw(_sections):
+        least = least if name in ("history", "context") else 0
+        most = None if more is None else least + more
+        sections[name] = Section(min=least, max=most, share=share, priority=priority)
+    return Budget(size, reserve_output=(size - 1) * draw(_shares) // 4_000, sections=sections)
+
+
+_budgets = budgets()
 
 
 @st.composite
 def requests(draw: st.DrawFn) -> Request:
     documents = [
-        Document(f"d{at}", text, source=draw(st.sampled_from(["", f"notes/{at}.md", '"><x>\n\u202e'])))
-        for at, text in enumerate(draw(st.lists(texts, min_size=1, max_size=3)))
+        Document(f"d{at}", text, source=source.format(at)) for at, (text, source) in enumerate(draw(_documents))
     ]
-    template, has_payload = draw(st.sampled_from(TEMPLATES))
+    template, has_payload = draw(_templates)
+    question, session = draw(_questions)
+    with_tools, called, local = draw(_choices)
     return Request(
-        query=Query(
-            draw(texts.filter(lambda text: bool(text.strip()))), session=draw(st.sampled_from([None, "alice"]))
-        ),
+        query=Query(question, session=session),
         template=template,
         payload={"tone": draw(stored_texts)} if has_payload else {},
         documents={document.id: document for document in documents},
-        candidates=draw(candidate_lists(documents)),
+        candidates=tuple(_candidate(documents, drawn) for drawn in draw(_candidates)),
         history=draw(histories),
-        budget=draw(budgets()),
-        tools=(WEATHER,) if draw(st.booleans()) else (),
-        window=draw(st.sampled_from([TailWindow(), TailWindow(max_messages=2), Hysteresis(high_water=60, low=0.5)])),
-        called=draw(st.booleans()),
-        local=draw(st.booleans()),
+        budget=draw(_budgets),
+        tools=(WEATHER,) if with_tools else (),
+        window=draw(_windows),
+        called=called,
+        local=local,
     )
