@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ctxkit.errors import ConfigError, ConflictError, StorageError
+from ctxkit.errors import ConfigError, ConflictError, NotFoundError, StorageError
 from ctxkit.messages import Message, Part, ToolCall
 from ctxkit.storage import Store
 from tests.storage.making import shared
@@ -165,6 +165,16 @@ class TestSessions:
         assert [info.id for info in store.sessions.list()] == ["b"]
         assert store.statistics()["messages"] == 1
         assert store.sessions.append("a", [user("new")])[0].sequence == 1
+
+    def test_an_unknown_one_names_the_nearest_of_this_tenant_alone(self, store: Store) -> None:
+        store.sessions.append("alice", [user("1")])
+        store.for_tenant("another").sessions.append("alcie~1", [user("secret")])
+        with pytest.raises(NotFoundError) as refused:
+            store.sessions.info("alcie")
+        assert refused.value.remedy == "Did you mean 'alice'? List them: ctxkit sessions list."
+        with pytest.raises(NotFoundError) as refused:
+            store.sessions.branch("zzz", at=0)
+        assert refused.value.remedy == "List them: ctxkit sessions list."
 
     def test_long_sessions(self, store: Store) -> None:
         store.sessions.append("s", [user(str(number)) for number in range(3_000)])
