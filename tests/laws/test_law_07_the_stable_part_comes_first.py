@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from hypothesis import event, given
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from ctxkit.documents import Query
@@ -18,6 +18,7 @@ from tests.assembly.counters import joined_ids, openai_counter, tiny_counter
 from tests.assembly.requests import Request, requests
 from tests.strategies import texts
 
+fewer = settings(max_examples=max(5, settings().max_examples // 3))  # each is assembled twice
 answers = texts.map(lambda text: text if text.strip() else "An answer.")
 
 
@@ -48,6 +49,7 @@ def _stable_text(prompt: Prompt, following: Prompt) -> int:
     )
 
 
+@fewer
 @given(requests(), answers, texts.filter(str.strip))
 def test_the_prefix_of_a_turn_is_the_prefix_of_the_next(
     request_: Request,
@@ -71,6 +73,7 @@ def test_the_prefix_of_a_turn_is_the_prefix_of_the_next(
     event("some stable" if prompt.stable_prefix_tokens else "nothing stable")
 
 
+@fewer
 @given(requests(), answers, texts.filter(str.strip))
 def test_the_default_template_repeats_its_text_and_the_whole_dialogue(
     request_: Request,
@@ -98,6 +101,7 @@ def test_the_default_template_repeats_its_text_and_the_whole_dialogue(
     assert prompt.token_count - prompt.stable_prefix_tokens <= sum(segment.token_count for segment in rest) + framing
 
 
+@fewer
 @given(st.lists(texts.filter(str.strip), min_size=3, max_size=12), st.integers(150, 600), st.data())
 def test_the_cut_of_a_long_dialogue_does_not_move_with_the_question(
     turns: list[str], size: int, data: st.DataObject
