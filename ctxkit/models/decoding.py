@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
+from ctxkit.errors import KVCacheError
 from ctxkit.kvcache.identity import PREFILL_GRID
 from ctxkit.models.evicting import PromptEviction
 from ctxkit.settings import require
@@ -95,6 +96,12 @@ def decode_steps(
             check()
             with torch.inference_mode():
                 logits = forward(ids[start:end])
+    if not _was_filled(cache):
+        raise KVCacheError(
+            "it keeps no keys and values, and would answer from its last token alone",
+            subject=type(model).__name__,
+            remedy="Use a causal language model with a cache (a decoder).",
+        )
     if eviction is not None:
         with torch.inference_mode():
             cache = eviction.after(cache)
@@ -124,6 +131,12 @@ def prefill_spans(reused: int, count: int, step: int = PREFILL_GRID) -> Iterator
         end = min(count, (start // step + 1) * step)
         yield start, end
         start = end
+
+
+def _was_filled(cache: Any) -> bool:
+    """Whether a model wrote to a cache; taken as true of caches of another kind."""
+    layers = getattr(cache, "layers", None)
+    return layers is None or any(getattr(layer, "is_initialized", True) for layer in layers)
 
 
 class _Forward:

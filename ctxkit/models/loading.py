@@ -11,7 +11,7 @@ from typing import Any
 
 from ctxkit.errors import ConfigError, ModelError
 from ctxkit.models.conversion import offline_transformers
-from ctxkit.models.local_config import verify_weights
+from ctxkit.models.local_config import check_decoder, verify_weights
 from ctxkit.models.tuning import choose_dtype
 from ctxkit.settings import require
 
@@ -21,14 +21,14 @@ _lock = Lock()
 _loaded: weakref.WeakValueDictionary[tuple[Path, str, str], Any] = weakref.WeakValueDictionary()
 
 
-def load_weights(folder: Path, *, device: str = "auto", dtype: str = "auto") -> Any:
+def load_weights(folder: Path, *, device: str = "auto", dtype: Any = "auto") -> Any:
     """A causal language model of transformers in evaluation mode; models of one folder share their weights.
 
     Args:
         folder: as `save_pretrained` writes it, with safetensors weights.
         device: a device of torch, or `auto`: a GPU where there is one.
-        dtype: of torch, or `auto`: on a CPU float32, or bfloat16 where it is measured to be faster (on many it makes
-            prefill some five times slower); else what the weights have. `$CTXKIT_DTYPE` is another default.
+        dtype: of torch or its name, or `auto`: on a CPU float32, or bfloat16 where it is measured to be faster (on many
+            it makes prefill some five times slower); else what the weights have. `$CTXKIT_DTYPE` is another default.
 
     Errors: `ConfigError` for a device or dtype that does not exist, `ModelError` for weights that cannot be loaded.
     """
@@ -37,14 +37,17 @@ def load_weights(folder: Path, *, device: str = "auto", dtype: str = "auto") -> 
         device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     if dtype == "auto":
         dtype = os.environ.get("CTXKIT_DTYPE") or choose_dtype(device)
-    chosen = getattr(torch, dtype, None) if dtype != "auto" else "auto"
-    if chosen != "auto" and not isinstance(chosen, torch.dtype):
-        raise ConfigError("torch has no such dtype", subject=dtype, remedy="Use float32, bfloat16 or float16.")
+    chosen = "auto" if dtype == "auto" else getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+    if chosen != "auto" and not (isinstance(chosen, torch.dtype) and chosen.is_floating_point):
+        raise ConfigError(
+            "torch has no such dtype for weights", subject=str(dtype), remedy="Use float32, bfloat16 or float16."
+        )
     key = (folder.resolve(), device, str(chosen))
     with _lock:
         model = _loaded.get(key)
         if model is None:
             verify_weights(folder)
+            check_decoder(folder)
             _loaded[key] = model = _load(folder, device, chosen)
         return model
 

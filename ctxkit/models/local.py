@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, cast
 
-from ctxkit.checking import check_able
+from ctxkit.checking import check_able, check_whole
 from ctxkit.compression.entropy_scores import TokenScores
 from ctxkit.errors import ConfigError, ContextOverflowError, CtxkitError, ModelError
 from ctxkit.kvcache.chunk_reuse import ChunkCache
@@ -51,8 +51,8 @@ class LocalModel:
     Args:
         model: `local`, a name of the catalogue or of the local hub cache, a model folder, or a GGUF file.
         device: a device of torch, or `auto`.
-        dtype: a dtype of torch, or `auto`: on a CPU what is measured to be faster, nearly always float32; elsewhere
-            that of the weights. `$CTXKIT_DTYPE` is another default.
+        dtype: a dtype of torch or its name, or `auto`: on a CPU what is measured to be faster, once for each machine;
+            elsewhere that of the weights. `$CTXKIT_DTYPE` is another default.
         threads: of the process, or `auto`: what is measured to be fastest when the weights are loaded.
             `$CTXKIT_THREADS` is another default.
         window: tokens of prompt and answer together, instead of the model's own.
@@ -82,7 +82,7 @@ class LocalModel:
         model: str | Path = "local",
         *,
         device: str = "auto",
-        dtype: str = "auto",
+        dtype: Any = "auto",
         threads: int | str = "auto",
         window: int | None = None,
         counter: ChatTemplateCounter | None = None,
@@ -103,8 +103,14 @@ class LocalModel:
             )
         if cache is not None and kv is not None:
             raise ConfigError("cache and kv are both given", subject=str(model), remedy="Give one of them.")
-        if window is not None and window < 2:
-            raise ConfigError(f"window is {window}", subject=str(model), remedy="A window has at least 2 tokens.")
+        if window is not None:
+            check_whole(window, "window", minimum=2, remedy="A window is a whole number of at least 2 tokens.")
+        if kv is None and kv_codec != "none":
+            raise ConfigError(
+                "kv_codec is given without kv", subject=str(model), remedy="Give kv=FOLDER, where they are kept."
+            )
+        if cache is not None:
+            check_able(cache, "take", "cache", remedy="Give an object with take() and give(), such as a PrefixCache.")
         require("tokenizers", extra="local", subject=str(model))
         self._source: ModelSource = resolve(model)
         self._device = device

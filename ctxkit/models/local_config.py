@@ -14,7 +14,7 @@ from ctxkit.settings import require
 if TYPE_CHECKING:
     from ctxkit.models.catalogue import ModelSource
 
-__all__ = ["LocalConfig", "read_config", "read_window", "verify_weights"]
+__all__ = ["LocalConfig", "check_decoder", "read_config", "read_window", "verify_weights"]
 
 _WINDOWS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length", "n_ctx")
 _DEFAULT_WINDOW = 2048
@@ -94,6 +94,17 @@ def verify_weights(folder: Path) -> list[Path]:
                 remedy="Delete the folder and fetch or convert the model again.",
             )
     return files
+
+
+def check_decoder(folder: Path) -> None:
+    """Errors: `ModelError` for an encoder-decoder, of which transformers would load one half with random weights."""
+    config = _read(folder / "config.json") or {}
+    if config.get("is_encoder_decoder"):
+        raise ModelError(
+            "an encoder-decoder answers no prompts by itself",
+            subject=str(folder),
+            remedy="Use a causal language model (a decoder).",
+        )
 
 
 def _read(path: Path) -> dict[str, Any] | None:

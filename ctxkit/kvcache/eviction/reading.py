@@ -112,7 +112,14 @@ def capture(model: Any, seen: Seen, *, last: int | None = None) -> Iterator[None
         if threading.get_ident() != thread:
             return
         hidden = kwargs["hidden_states"] if "hidden_states" in kwargs else args[0]
-        cos, sin = kwargs["position_embeddings"] if "position_embeddings" in kwargs else args[1]
+        positions = kwargs.get("position_embeddings", args[1] if len(args) > 1 else None)
+        if positions is None:
+            raise KVCacheError(
+                "its attention has no rotary positions, so its queries cannot be observed",
+                subject=type(model).__name__,
+                remedy="Leave eviction away for this model.",
+            )
+        cos, sin = positions
         start = 0 if last is None else max(0, hidden.shape[1] - last)
         with torch.no_grad():
             plain = module.q_proj(hidden[:, start:]).unflatten(-1, (-1, module.head_dim)).transpose(1, 2)
