@@ -11,6 +11,7 @@ import typer
 from ctxkit.answers import Answer
 from ctxkit.checking import check_whole
 from ctxkit.cli.kv import KvCodecOption, KvOption, kv_folder
+from ctxkit.cli.opening import open_engine
 from ctxkit.cli.output import (
     EmbedderOption,
     FilterOption,
@@ -32,7 +33,7 @@ from ctxkit.errors import ConfigError, ProviderError
 from ctxkit.prompts import Budget, CompletionDelta, CompletionOptions, Section
 
 if TYPE_CHECKING:
-    from ctxkit.engine import ContextEngine
+    pass
 
 __all__ = ["add_to"]
 
@@ -84,7 +85,7 @@ def assemble(
     Example: ctxkit assemble "how do I rotate the key" --budget 4000 --explain
     """
     _check_recall(recall, session)
-    with _opened(store, tenant, embedder=embedder, candidates=candidates) as engine:
+    with open_engine(store, tenant, keys=True, embedder=embedder, candidates=candidates) as engine:
         engine.stages = make_stages(
             engine,
             model=model,
@@ -164,9 +165,10 @@ def ask(
     folder = kv_folder(kv)
     if kv_chunks and folder is None:
         raise ConfigError("there is no store of chunks", remedy="Make one: ctxkit ingest --precompute-kv local PATH.")
-    with _opened(
+    with open_engine(
         store,
         tenant,
+        keys=True,
         embedder=embedder,
         candidates=candidates,
         kv=folder,
@@ -217,15 +219,6 @@ def ask(
 def _check_recall(recall: bool, session: str | None) -> None:
     if recall and session is None:
         raise ConfigError("--recall needs a session", remedy="Give --session NAME, or leave --recall out.")
-
-
-def _opened(store: str | None, tenant: str | None, **parts: Any) -> ContextEngine:
-    """An engine on a store that is there, with the keys that encrypted sessions need."""
-    from ctxkit.engine import ContextEngine
-    from ctxkit.storage import Encryption
-
-    keys = Encryption.from_environment()
-    return ContextEngine.open(store, tenant=tenant, create=False, encryption=keys, **parts)
 
 
 def _streamed(steps: Iterator[CompletionDelta | Answer]) -> Answer:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ctxkit.cli.opening import open_engine
 from ctxkit.cli.output import JsonOption, StoreOption, TenantOption, emit, say, table
 from ctxkit.errors import ConfigError
 
@@ -22,12 +23,6 @@ app = typer.Typer(help="A/B experiments over template versions and settings.", n
 
 NAME = typer.Argument(..., help="The experiment's name.")
 UNIT = typer.Argument(..., help="What is assigned: a session's name.")
-
-
-def _engine(store: str | None, tenant: str | None) -> Any:
-    from ctxkit.engine import ContextEngine
-
-    return ContextEngine.open(store, tenant=tenant, embedder=None, create=False)
 
 
 @app.command()
@@ -65,7 +60,7 @@ def start(
         planned=planned,
         **given,
     )
-    with _engine(store, tenant) as engine:
+    with open_engine(store, tenant) as engine:
         state = engine.experiments.start(experiment)
     if as_json:
         emit(_state(state))
@@ -85,7 +80,7 @@ def status(
 
     Example: ctxkit experiments status brief
     """
-    with _engine(store, tenant) as engine:
+    with open_engine(store, tenant) as engine:
         if name is None:
             states = engine.experiments.list()
             emit([_state(state) for state in states]) if as_json else say(table([_summary(state) for state in states]))
@@ -110,7 +105,7 @@ def assign(
 
     Example: ctxkit experiments assign brief alice --expose
     """
-    with _engine(store, tenant) as engine:
+    with open_engine(store, tenant) as engine:
         found = (engine.experiments.assign if expose else engine.experiments.preview)(name, unit)
     part = "takes part" if found.exposed else "takes no part"
     emit(asdict(found)) if as_json else say(f"{unit}: {found.arm} ({part})  {_setting(found.setting)}")
@@ -131,7 +126,7 @@ def record(
 
     Example: ctxkit experiments record brief alice success
     """
-    with _engine(store, tenant) as engine:
+    with open_engine(store, tenant) as engine:
         said = engine.experiments.record(name, unit, _outcome(value), metric=metric, id=outcome_id)
     emit({"name": name, "unit": unit, "outcome": said}) if as_json else say(f"{unit}: {said}")
 
@@ -148,7 +143,7 @@ def cover(
 
     Example: ctxkit experiments cover brief 50%
     """
-    with _engine(store, tenant) as engine:
+    with open_engine(store, tenant) as engine:
         state = engine.experiments.cover(name, _share(coverage, "coverage"))
     emit(_state(state)) if as_json else say(f"{name}: coverage {state.experiment.coverage * 100:g} %")
 
@@ -166,7 +161,7 @@ def stop(
 
     Example: ctxkit experiments stop brief --winner brief
     """
-    with _engine(store, tenant) as engine:
+    with open_engine(store, tenant) as engine:
         state = engine.experiments.stop(name, winner=winner, reason=reason)
     if as_json:
         emit(_state(state))

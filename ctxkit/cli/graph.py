@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ctxkit.checking import did_you_mean
+from ctxkit.cli.opening import open_store
 from ctxkit.cli.output import JsonOption, StoreOption, TenantOption, emit, say, table, write
 from ctxkit.errors import ConfigError, NotFoundError
 
@@ -19,17 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(help="The graph of what documents name.", no_args_is_help=True)
-
-
-def _store(store: str | None, tenant: str | None) -> Store:
-    from ctxkit.settings import default_store, default_tenant
-    from ctxkit.storage import Store
-
-    return Store.open(
-        default_store() if store is None else store,
-        tenant=default_tenant() if tenant is None else tenant,
-        create=False,
-    )
 
 
 def _document(store: Store, wanted: str) -> Document:
@@ -77,7 +67,7 @@ def show(
 
     from ctxkit.graph.picture import picture_of
 
-    with _store(store, tenant) as opened:
+    with open_store(store, tenant) as opened:
         document = _document(opened, doc)
         keys = opened.documents.matching_keys({"document_id": document.id})
         picture = picture_of(document, opened.documents.chunks([] if keys is None else keys))
@@ -108,7 +98,7 @@ def stats(
     """
     from ctxkit.graph import EntityGraph
 
-    with _store(store, tenant) as opened:
+    with open_store(store, tenant) as opened:
         parts = opened.graph.load()
     graph = EntityGraph.from_counts(parts)
     frequency = graph.frequency.tolist()

@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from ctxkit.cli.opening import open_engine
 from ctxkit.cli.output import ByOption, JsonOption, MessageOption, StoreOption, TenantOption, emit, say, table
 
 __all__ = ["add_to"]
@@ -15,12 +16,6 @@ LABEL = typer.Argument(..., help="Such as production.")
 ExpectedOption = typer.Option(None, help="Move only if the label is on this version now; 0: only if it is new.")
 ForceOption = typer.Option(False, "--force", help="Move it although it is protected; that is put on record.")
 UndoOption = typer.Option(False, "--undo", help="Undo it.")
-
-
-def _engine(store: str | None, tenant: str | None) -> Any:
-    from ctxkit.engine import ContextEngine
-
-    return ContextEngine.open(store, tenant=tenant, embedder=None, create=False)
 
 
 def _guard(expected: int | None) -> dict[str, Any]:
@@ -51,7 +46,7 @@ def label(
 
     Example: ctxkit templates label answer production 3 --expected 2
     """
-    with _engine(store, tenant) as engine:
+    with open_engine(store, tenant) as engine:
         move = engine.templates.label(name, label, version, force=force, message=message, by=by, **_guard(expected))
     _say_move(name, move, as_json)
 
@@ -71,7 +66,7 @@ def rollback(
 
     Example: ctxkit templates rollback answer production -m "Citations were lost"
     """
-    with _engine(store, tenant) as engine:
+    with open_engine(store, tenant) as engine:
         move = engine.templates.rollback(name, label, force=force, message=message, by=by, **_guard(expected))
     _say_move(name, move, as_json)
 
@@ -90,7 +85,7 @@ def protect(
 
     Example: ctxkit templates protect answer production
     """
-    with _engine(store, tenant) as engine:
+    with open_engine(store, tenant) as engine:
         work = engine.templates.unprotect if undo else engine.templates.protect
         changed = work(name, label, message=message, by=by)
     values = {"name": name, "label": label, "protected": not undo, "changed": changed}
@@ -110,7 +105,7 @@ def archive(
 
     Example: ctxkit templates archive answer@2
     """
-    with _engine(store, tenant) as engine:
+    with open_engine(store, tenant) as engine:
         work = engine.templates.unarchive if undo else engine.templates.archive
         changed = work(reference, message=message, by=by)
     values = {"reference": reference, "archived": not undo, "changed": changed}
@@ -128,7 +123,7 @@ def history(
 
     Example: ctxkit templates history answer production
     """
-    with _engine(store, tenant) as engine:
+    with open_engine(store, tenant) as engine:
         engine.templates.versions(name)  # a name that nobody has pushed is an error, not an empty record
         rows = [
             {

@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from ctxkit.cli.opening import open_store
 from ctxkit.cli.output import (
     ByOption,
     JsonOption,
@@ -25,17 +26,6 @@ app = typer.Typer(
 )
 
 
-def _store(store: str | None, tenant: str | None, *, create: bool = False) -> Any:
-    from ctxkit.settings import default_store, default_tenant
-    from ctxkit.storage import Store
-
-    return Store.open(
-        default_store() if store is None else store,
-        tenant=default_tenant() if tenant is None else tenant,
-        create=create,
-    )
-
-
 @app.command()
 def put(
     key: str = typer.Argument(..., help="The payload's key."),
@@ -51,7 +41,7 @@ def put(
     Example: ctxkit payloads put brand '{"tone": "brief"}'
     """
     values = parse_json(payload, what="payload")
-    with _store(store, tenant, create=True) as opened:
+    with open_store(store, tenant, create=True) as opened:
         version = opened.payloads.put(key, values, message=message, by=by)
     shown = {"key": version.key, "version": version.version, "hash": version.hash, "new": version.is_new}
     same = "" if version.is_new else "  (this content is stored already)"
@@ -69,7 +59,7 @@ def get(
 
     Example: ctxkit payloads get brand@1
     """
-    with _store(store, tenant) as opened:
+    with open_store(store, tenant) as opened:
         version = opened.payloads.resolve(reference)
     if not as_json:
         emit(version.content)
@@ -99,7 +89,8 @@ def list_payloads(
 
     Example: ctxkit payloads list --containing '{"tone": "brief"}'
     """
-    with _store(store, tenant) as opened:
+    with open_store(store, tenant) as opened:
+        rows: list[dict[str, Any]]
         if containing is not None:
             part = parse_json(containing, what="part")
             rows = [{"hash": found.hash, "created_at": found.created_at} for found in opened.payloads.search(part)]

@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from ctxkit.cli.assembling import prompt_json
+from ctxkit.cli.opening import open_engine
 from ctxkit.cli.output import (
     EmbedderOption,
     JsonOption,
@@ -24,12 +25,6 @@ from ctxkit.errors import ConfigError, CtxkitError
 __all__ = ["add_to"]
 
 runs = typer.Typer(help="Recorded prompts.", no_args_is_help=True)
-
-
-def _engine(store: str | None, tenant: str | None, **parts: Any) -> Any:
-    from ctxkit.engine import ContextEngine
-
-    return ContextEngine.open(store, tenant=tenant, create=False, **{"embedder": None, **parts})
 
 
 def replay(
@@ -48,11 +43,11 @@ def replay(
     from ctxkit.replaying import changes_since, read_prompt
 
     if not diff:
-        with _engine(store, tenant) as engine:
+        with open_engine(store, tenant) as engine:
             recorded = read_prompt(engine.store, fingerprint)
         _print(recorded, as_json=as_json, explain=explain)
         return
-    with _engine(store, tenant, embedder=embedder) as engine:
+    with open_engine(store, tenant, keys=True, embedder=embedder) as engine:
         recorded = read_prompt(engine.store, fingerprint)
         changes = changes_since(engine.store, recorded)
         try:
@@ -122,8 +117,8 @@ def list_runs(
 
     Example: ctxkit runs list --session alice
     """
-    with _engine(store, tenant) as engine:
-        rows = [
+    with open_engine(store, tenant) as engine:
+        rows: list[dict[str, Any]] = [
             {
                 "fingerprint": info.fingerprint,
                 "recorded_at": info.updated_at,
@@ -162,7 +157,7 @@ def prune(
     """
     if older_than is None and session is None:
         raise ConfigError("nothing says what to forget", remedy="Give --older-than, --session or both.")
-    with _engine(store, tenant) as engine:
+    with open_engine(store, tenant) as engine:
         count = engine.store.runs.prune(before=_moment(older_than), session=session)
     emit({"pruned": count}) if as_json else say(f"{count:,} recorded prompts forgotten")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from ctxkit.cli.chat_turns import newest_turn
+from ctxkit.cli.opening import open_store
 from ctxkit.cli.output import JsonOption, StoreOption, TenantOption, emit, say
 
 __all__ = ["add_to"]
@@ -21,9 +22,9 @@ def undo(
 
     Example: ctxkit sessions undo alice
     """
-    from ctxkit.cli.sessions import _message, _store
+    from ctxkit.cli.sessions import _message
 
-    with _store(store, tenant) as opened:
+    with open_store(store, tenant, keys=True) as opened:
         opened.sessions.info(session)
         messages = opened.sessions.messages(session)
         count = newest_turn(messages, question=not answer)

@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from ctxkit.cli.opening import open_store
 from ctxkit.cli.output import JsonOption, StoreOption, TenantOption, emit, say
 from ctxkit.errors import ConfigError
 
@@ -29,7 +30,7 @@ def window(
 
     Example: ctxkit sessions window alice --max-tokens 2000 --window semantic --query "Which seat did I want?"
     """
-    from ctxkit.cli.sessions import _message, _store
+    from ctxkit.cli.sessions import _message
     from ctxkit.history import Hysteresis, repair
     from ctxkit.models import get_chat_counter
     from ctxkit.registry import create
@@ -44,7 +45,7 @@ def window(
     if hysteresis:
         made = Hysteresis(window=made)
     counter = get_chat_counter(model or "openai:gpt-4o")
-    with _store(store, tenant) as opened:
+    with open_store(store, tenant, keys=True) as opened:
         opened.sessions.info(session)
         messages = opened.sessions.messages(session)
     selected = made.select(messages, max_tokens, counter) if messages else []

@@ -11,6 +11,7 @@ import typer
 
 from ctxkit.checking import check_number, check_whole
 from ctxkit.cli import session_undo, session_window
+from ctxkit.cli.opening import open_store
 from ctxkit.cli.output import (
     EmbedderOption,
     JsonOption,
@@ -36,18 +37,6 @@ __all__ = ["app"]
 app = typer.Typer(help="Stored dialogues.", no_args_is_help=True)
 session_window.add_to(app)
 session_undo.add_to(app)
-
-
-def _store(store: str | None, tenant: str | None, *, create: bool = False) -> Any:
-    from ctxkit.settings import default_store, default_tenant
-    from ctxkit.storage import Encryption, Store
-
-    return Store.open(
-        default_store() if store is None else store,
-        tenant=default_tenant() if tenant is None else tenant,
-        create=create,
-        encryption=Encryption.from_environment(),
-    )
 
 
 def _info(info: SessionInfo) -> dict[str, Any]:
@@ -82,7 +71,7 @@ def list_sessions(
 
     Example: ctxkit sessions list
     """
-    with _store(store, tenant) as opened:
+    with open_store(store, tenant, keys=True) as opened:
         rows = [_info(info) for info in opened.sessions.list()]
     if as_json:
         emit(rows)
@@ -106,7 +95,7 @@ def show(
 
     Example: ctxkit sessions show alice --last 10
     """
-    with _store(store, tenant) as opened:
+    with open_store(store, tenant, keys=True) as opened:
         opened.sessions.info(session)
         messages = [_message(message) for message in opened.sessions.messages(session, last=last, archived=archived)]
     if as_json:
@@ -134,7 +123,7 @@ def append(
     data = parse_json(content, what="message") if raw else {"role": role, "content": content}
     if message_id:
         data["id"] = message_id
-    with _store(store, tenant, create=True) as opened:
+    with open_store(store, tenant, create=True, keys=True) as opened:
         (saved,) = opened.sessions.append(session, [Message.from_openai(data)])
     emit(_message(saved)) if as_json else say(f"{session}: message {saved.id} is number {saved.sequence}")
 
@@ -156,7 +145,7 @@ def export_session(
     """
     from ctxkit.history.formats import export_history
 
-    with _store(store, tenant) as opened:
+    with open_store(store, tenant, keys=True) as opened:
         opened.sessions.info(session)
         messages = opened.sessions.messages(session, archived=archived)
     exported = export_history(messages, form, strict=strict)
@@ -202,7 +191,7 @@ def import_session(
         if others:
             error.remedy = f"It reads with {' and with '.join(others)}."
         raise
-    with _store(store, tenant, create=True) as opened:
+    with open_store(store, tenant, create=True, keys=True) as opened:
         known = {info.id: info.last_sequence for info in opened.sessions.list()}.get(session, 0)
         saved = opened.sessions.append(session, imported.value)
     new = len({message.sequence for message in saved if message.sequence > known})
@@ -245,7 +234,7 @@ def branch(
     """
     # No session has a number of more digits, and Python reads none of more than 4,300.
     place = int(at) if at.isdecimal() and at.isascii() and len(at) < 19 else at
-    with _store(store, tenant) as opened:
+    with open_store(store, tenant, keys=True) as opened:
         if edit is None:
             info = opened.sessions.branch(session, at=place, name=name)
         else:
@@ -281,7 +270,7 @@ def prune(
     if days is not None:
         check_number(days, "--days", minimum=0, maximum=365_000)
     limits = Keep(messages=keep, age=None if days is None else timedelta(days=days), size=size)
-    with _store(store, tenant) as opened:
+    with open_store(store, tenant, keys=True) as opened:
         done = (opened.sessions.archive if archive else opened.sessions.prune)(session, keep=limits)
     if as_json:
         emit(asdict(done))
@@ -307,7 +296,7 @@ def search(
 
     Example: ctxkit sessions search "What did I plan for last May?" --recall
     """
-    with _store(store, tenant) as opened:
+    with open_store(store, tenant, keys=True) as opened:
         if session is not None:
             opened.sessions.info(session)
         if recall:
@@ -359,7 +348,7 @@ def delete(
 
     Example: ctxkit sessions delete alice
     """
-    with _store(store, tenant) as opened:
+    with open_store(store, tenant, keys=True) as opened:
         opened.sessions.info(session)
         count = opened.sessions.delete(session, branches=branches)
     emit({"session": session, "deleted": count}) if as_json else say(f"{session}: {count} messages deleted")

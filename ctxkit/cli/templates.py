@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from ctxkit.cli import labels
+from ctxkit.cli.opening import open_engine
 from ctxkit.cli.output import (
     ByOption,
     JsonOption,
@@ -30,12 +31,6 @@ app = typer.Typer(help="Versioned templates: pushed once, labelled, rendered.", 
 labels.add_to(app)
 
 REFERENCE = typer.Argument(..., help="NAME, NAME@VERSION, NAME@LABEL or NAME@sha256:HASH.")
-
-
-def _engine(store: str | None, tenant: str | None, *, create: bool = False) -> Any:
-    from ctxkit.engine import ContextEngine
-
-    return ContextEngine.open(store, tenant=tenant, embedder=None, create=create)
 
 
 @app.command()
@@ -59,7 +54,7 @@ def push(
         raise ConfigError(
             f"the template cannot be read ({error})", subject=str(file), remedy="Check the path."
         ) from error
-    with _engine(store, tenant, create=True) as engine:
+    with open_engine(store, tenant, create=True) as engine:
         version = engine.templates.push(name, source, message=message, by=by)
     values = {"name": version.name, "version": version.version, "hash": version.hash, "new": version.is_new}
     same = "" if version.is_new else "  (this content is stored already)"
@@ -77,8 +72,8 @@ def list_templates(
 
     Example: ctxkit templates list
     """
-    with _engine(store, tenant) as engine:
-        rows = [
+    with open_engine(store, tenant) as engine:
+        rows: list[dict[str, Any]] = [
             {
                 "name": info.name,
                 "versions": info.versions,
@@ -114,10 +109,10 @@ def show(
 
     Example: ctxkit templates show answer@production
     """
-    with _engine(store, tenant) as engine:
+    with open_engine(store, tenant) as engine:
         version = engine.templates.version(reference)
         template = engine.templates.get(f"{version.name}@{version.version}")
-    values = {
+    values: dict[str, Any] = {
         "name": template.name,
         "version": template.version,
         "hash": template.hash,
@@ -157,8 +152,8 @@ def search(
     Example: ctxkit templates search citations --in text
     """
     options: dict[str, Any] = {"places": place} if place else {}
-    with _engine(store, tenant) as engine:
-        rows = [
+    with open_engine(store, tenant) as engine:
+        rows: list[dict[str, Any]] = [
             {"name": found.name, "version": found.version, "found_in": list(found.places), "labels": found.labels}
             for found in engine.templates.search(text, archived=archived, **options)
         ]
@@ -183,7 +178,7 @@ def diff(
 
     Example: ctxkit templates diff answer@production answer
     """
-    with _engine(store, tenant) as engine:
+    with open_engine(store, tenant) as engine:
         first, second = (engine.templates.version(reference) for reference in (older, newer))
         names = [f"{version.name}@{version.version}" for version in (first, second)]
         if as_json:
@@ -207,7 +202,7 @@ def render(
     Example: ctxkit templates render answer@production --payload '{"tone": "brief"}'
     """
     values = parse_payload(payload)
-    with _engine(store, tenant) as engine:
+    with open_engine(store, tenant) as engine:
         template = engine.templates.get(reference)
         if isinstance(values, str):
             values = dict(engine.store.payloads.resolve(values).content)

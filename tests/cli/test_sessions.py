@@ -180,6 +180,9 @@ def test_keys_from_the_environment(ctxkit: Any, monkeypatch: pytest.MonkeyPatch)
     assert ctxkit("sessions", "list", "--json").json[0]["encrypted"] is True
     sent = ctxkit("assemble", "What now?", "--session", "s", "--embedder", "none", "--json")
     assert [message["content"] for message in sent.json["messages"][1:3]] == ["first", "second"]
+    recorded = ctxkit("assemble", "What now?", "--session", "s", "--embedder", "none", "--record", "--json").json
+    again = ctxkit("replay", recorded["fingerprint"], "--diff", "--embedder", "none", "--json").json
+    assert (again["now"], again["error"]) == (recorded["fingerprint"], None)
     monkeypatch.delenv("CTXKIT_SESSION_KEYS")
     for command in (("show", "s"), ("append", "s", "third"), ("export", "s"), ("search", "first")):
         refused = ctxkit("sessions", *command)
