@@ -31,9 +31,10 @@ demo: $(STAMP)  ## Ask a local model about this project's own documents, inside 
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/demo.sh
 
 # A file's tests stay together on one worker, which shares its PostgreSQL server and loaded model. One thread a worker:
-# libraries that each take all cores slow each other down.
+# libraries that each take all cores slow each other down. Files come in the order of tests/conftest.py, not those of most
+# tests first: then the longest, which have few tests, would come last.
 test: $(STAMP)  ## Run the tests (PYTEST_ARGS="-k chunk" narrows them, WORKERS=0 runs them in one process)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 check: $(STAMP)  ## Format, lint, types and the import contract
 	$(BIN)/ruff format --check .

@@ -36,6 +36,16 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 os.environ.setdefault("CTXKIT_DTYPE", "float32")
 
 
+LONGEST = ("test_law_11_ingest.py", "test_docs.py", "test_examples.py", "test_sentence_transformer.py")
+"""Files of few tests that take long."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files come first: one that a worker takes up last keeps the others waiting."""
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(LONGEST)))
+
+
 @pytest.fixture(scope="session")
 def data() -> Path:
     """The evaluation data; tests that need it skip without it."""

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -21,9 +21,11 @@ scores = st.one_of(st.integers(-1000, 1000).map(lambda value: value / 1000), st.
 matrices = hnp.arrays(np.float64, st.tuples(st.integers(1, 3), st.integers(0, 12)), elements=scores)
 weights = st.lists(st.integers(1, 9), min_size=3, max_size=3)
 fusions = pytest.mark.parametrize("fusion", FUSIONS)
+fewer = settings(max_examples=max(5, settings().max_examples // len(FUSIONS)))  # for each of them
 
 
 @fusions
+@fewer
 @given(signals=matrices, weights=weights)
 def test_scores_are_in_range(fusion: object, signals: np.ndarray, weights: list[int]) -> None:
     fused = fusion(signals, weights[: len(signals)])
@@ -34,6 +36,7 @@ def test_scores_are_in_range(fusion: object, signals: np.ndarray, weights: list[
 
 
 @fusions
+@fewer
 @given(signals=matrices, weights=weights, data=st.data())
 def test_the_order_of_candidates_does_not_matter(
     fusion: object, signals: np.ndarray, weights: list[int], data: st.DataObject
@@ -45,6 +48,7 @@ def test_the_order_of_candidates_does_not_matter(
 
 
 @fusions
+@fewer
 @given(signals=matrices, weights=weights)
 def test_only_the_ratio_of_the_weights_matters(fusion: object, signals: np.ndarray, weights: list[int]) -> None:
     used = weights[: len(signals)]
@@ -52,6 +56,7 @@ def test_only_the_ratio_of_the_weights_matters(fusion: object, signals: np.ndarr
 
 
 @fusions
+@fewer
 @given(signal=hnp.arrays(np.float64, st.integers(1, 12), elements=st.integers(0, 1000).map(lambda value: value / 1000)))
 def test_one_signal_keeps_its_order(fusion: object, signal: np.ndarray) -> None:
     fused = fusion(signal[None, :], [1])
@@ -64,6 +69,7 @@ def test_one_signal_keeps_its_order(fusion: object, signal: np.ndarray) -> None:
 
 
 @fusions
+@fewer
 @given(signals=matrices, weights=weights)
 def test_a_signal_of_no_weight_changes_nothing(fusion: object, signals: np.ndarray, weights: list[int]) -> None:
     used = weights[: len(signals)]
@@ -75,6 +81,7 @@ def test_a_signal_of_no_weight_changes_nothing(fusion: object, signals: np.ndarr
 @pytest.mark.parametrize(
     ("fusion", "shift", "power"), [(max_normalised, 0, 1), (min_max, 2, 1), (z_score, 2, 1), (reciprocal_rank, 2, 3)]
 )
+@fewer
 @given(signals=matrices, scale=st.integers(1, 20))
 def test_units_do_not_matter(fusion: object, shift: int, power: int, signals: np.ndarray, scale: int) -> None:
     """A scale for the maximum, any affine map for min-max and z-score, any monotone map for ranks."""

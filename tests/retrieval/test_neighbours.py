@@ -25,25 +25,29 @@ from ctxkit.retrieval import drop_copies, merge_neighbours
 from ctxkit.tokens import get_counter
 from tests.strategies import texts
 
+_places = st.one_of(st.integers(0, 40), st.integers(0, 400))
+_scores = st.integers(0, 5)
+_cuts = st.lists(st.tuples(_places, _places, st.integers(1, 50), _scores, _scores), max_size=6)
+_drawn = st.lists(st.tuples(texts.filter(bool), _cuts), min_size=1, max_size=3)
 
-@st.composite
-def pools(draw: st.DrawFn) -> tuple[dict[str, Document], list[Candidate]]:
-    """Candidates cut anywhere out of one to three documents, copies and nests among them, best first."""
+
+def _pool(drawn: list[tuple[str, list[tuple[int, int, int, int, int]]]]) -> tuple[dict[str, Document], list[Candidate]]:
     documents, found = {}, {}
-    for number in range(draw(st.integers(1, 3))):
-        document = Document(id=f"d{number}", text=draw(texts.filter(bool)))
+    for number, (text, cuts) in enumerate(drawn):
+        document = Document(id=f"d{number}", text=text)
         documents[document.id] = document
-        size = len(document.text)
-        for _ in range(draw(st.integers(0, 6))):
-            start = draw(st.integers(0, size - 1))
-            end = draw(st.integers(start + 1, size))
-            chunk = Chunk.of(document, Span(start, end), draw(st.integers(1, 50)))
-            score = draw(st.integers(0, 5)) / 5
-            found[chunk.id] = Candidate(chunk, {"final": score, "lexical": draw(st.integers(0, 5)) / 5})
+        for place, length, tokens, final, lexical in cuts:
+            start = min(place, len(text) - 1)
+            chunk = Chunk.of(document, Span(start, min(start + 1 + length, len(text))), tokens)
+            found[chunk.id] = Candidate(chunk, {"final": final / 5, "lexical": lexical / 5})
     return documents, sorted(found.values(), key=lambda candidate: -candidate.score)
 
 
-@given(pools(), st.one_of(st.none(), st.integers(0, 80)))
+pools = _drawn.map(_pool)
+"""Candidates cut anywhere out of one to three documents, copies and nests among them, best first."""
+
+
+@given(pools, st.one_of(st.none(), st.integers(0, 80)))
 def test_a_joined_chunk_is_still_a_piece_of_its_document(
     pool: tuple[dict[str, Document], list[Candidate]], limit: int | None
 ) -> None:
@@ -52,7 +56,7 @@ def test_a_joined_chunk_is_still_a_piece_of_its_document(
         assert candidate.chunk.text == candidate.chunk.span.slice(documents[candidate.chunk.document_id].text)
 
 
-@given(pools(), st.one_of(st.none(), st.integers(0, 80)))
+@given(pools, st.one_of(st.none(), st.integers(0, 80)))
 def test_every_character_once_and_none_more(
     pool: tuple[dict[str, Document], list[Candidate]], limit: int | None
 ) -> None:
@@ -65,7 +69,7 @@ def test_every_character_once_and_none_more(
         assert sum(span.length for span in after) == sum(span.length for span in merge_spans(after))
 
 
-@given(pools())
+@given(pools)
 def test_without_a_limit_nothing_touches_and_joining_again_changes_nothing(
     pool: tuple[dict[str, Document], list[Candidate]],
 ) -> None:
@@ -77,7 +81,7 @@ def test_without_a_limit_nothing_touches_and_joining_again_changes_nothing(
     assert merge_neighbours(joined) == joined
 
 
-@given(pools(), st.one_of(st.none(), st.integers(0, 80)), st.randoms())
+@given(pools, st.one_of(st.none(), st.integers(0, 80)), st.randoms())
 def test_the_order_of_candidates_does_not_matter(
     pool: tuple[dict[str, Document], list[Candidate]], limit: int | None, random: object
 ) -> None:
@@ -87,7 +91,7 @@ def test_the_order_of_candidates_does_not_matter(
     assert merge_neighbours(mixed, max_tokens=limit) == merge_neighbours(candidates, max_tokens=limit)
 
 
-@given(pools(), st.one_of(st.none(), st.integers(0, 80)))
+@given(pools, st.one_of(st.none(), st.integers(0, 80)))
 def test_the_best_score_of_every_signal_is_kept(
     pool: tuple[dict[str, Document], list[Candidate]], limit: int | None
 ) -> None:
@@ -105,7 +109,7 @@ def test_the_best_score_of_every_signal_is_kept(
         assert 1 <= whole.chunk.token_count <= sum(part.chunk.token_count for part in parts) + len(parts)
 
 
-@given(pools(), st.integers(0, 80))
+@given(pools, st.integers(0, 80))
 def test_only_overlaps_go_over_the_limit(pool: tuple[dict[str, Document], list[Candidate]], limit: int) -> None:
     _, candidates = pool
     for whole in merge_neighbours(candidates, max_tokens=limit):
@@ -122,7 +126,7 @@ def test_only_overlaps_go_over_the_limit(pool: tuple[dict[str, Document], list[C
             end = max(end, span.end)
 
 
-@given(pools(), st.one_of(st.none(), st.integers(0, 80)))
+@given(pools, st.one_of(st.none(), st.integers(0, 80)))
 def test_across_white_space_a_joined_chunk_is_still_a_piece_of_its_document(
     pool: tuple[dict[str, Document], list[Candidate]], limit: int | None
 ) -> None:
@@ -141,7 +145,7 @@ def test_across_white_space_a_joined_chunk_is_still_a_piece_of_its_document(
         )
 
 
-@given(pools())
+@given(pools)
 def test_across_white_space_nothing_is_left_to_join(
     pool: tuple[dict[str, Document], list[Candidate]],
 ) -> None:
