@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import typer
 
-from ctxkit.cli.chat_turns import newest_turn
 from ctxkit.cli.opening import open_store
 from ctxkit.cli.output import JsonOption, StoreOption, TenantOption, emit, say
 
@@ -22,6 +21,7 @@ def undo(
 
     Example: ctxkit sessions undo alice
     """
+    from ctxkit.cli.chat_turns import newest_turn
     from ctxkit.cli.sessions import _message
 
     with open_store(store, tenant, keys=True) as opened:
