@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ctxkit.checking import check_whole
 from ctxkit.composing import check_part_names, chunker_of, default_embedder, part_of, sentences_of, stage_of
+from ctxkit.errors import ConfigError
 from ctxkit.protocols import ChatCounter, Chunker, Embedder, EntityExtractor, Model, Retriever, Stage, Window
 
 if TYPE_CHECKING:
@@ -46,6 +47,11 @@ class EngineParts:
     ) -> None:
         check_whole(candidates, "candidates", minimum=1)
         check_part_names({"chunker": chunker, "embedder": embedder, "extractor": extractor, "kv_codec": kv_codec})
+        if kv is None and (kv_chunks or kv_codec != "none"):
+            raise ConfigError(
+                f"{'kv_chunks' if kv_chunks else 'kv_codec'} is given, and no store of keys and values",
+                remedy="Give a folder for it too: kv=FOLDER, on the command line --kv FOLDER.",
+            )
         self.store = store
         self.stages = tuple(map(stage_of, stages))
         self.candidates = candidates

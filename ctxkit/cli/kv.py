@@ -11,7 +11,7 @@ import typer
 
 from ctxkit.cli import kv_plan
 from ctxkit.cli.output import EmbedderOption, JsonOption, StoreOption, TenantOption, emit, progress, say, table
-from ctxkit.errors import NotFoundError
+from ctxkit.errors import ConfigError, NotFoundError
 
 if TYPE_CHECKING:
     from ctxkit.kvcache.store import BlockStore
@@ -42,6 +42,10 @@ def kv_folder(value: str | None) -> Path | None:
 
 
 def _folder(value: str | None) -> Path:
+    if "off" in (value, os.environ.get("CTXKIT_KV") if value is None else None):
+        raise ConfigError(
+            "the store of keys and values is off", remedy="Give --kv FOLDER, or leave --kv off and $CTXKIT_KV away."
+        )
     return kv_folder(value) or DEFAULT_FOLDER
 
 
@@ -124,6 +128,10 @@ def warm(
     from ctxkit.engine import ContextEngine
     from ctxkit.prompts import CompletionOptions
 
+    if model.partition(":")[0] != "local":
+        raise ConfigError(
+            "only a local model has keys and values to keep", subject=model, remedy="Give --model local or local:PATH."
+        )
     folder = _folder(kv)
     rows = []
     with (

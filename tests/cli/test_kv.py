@@ -77,3 +77,20 @@ def test_without_a_store_the_commands_say_how_to_make_one(ctxkit: Any, monkeypat
     for command in ("stats", "gc", "verify"):
         result = ctxkit("kv", command)
         assert result.code == 1 and "ctxkit kv warm" in result.err
+
+
+def test_a_store_that_is_off_is_not_written_and_a_remote_model_not_asked(
+    ctxkit: Any, ask: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for arguments, says in (
+        (("warm", QUESTION, "--model", "openai:gpt-4o"), "only a local model"),
+        (("warm", QUESTION, "--kv", "off"), "is off"),
+        (("stats", "--kv", "off"), "is off"),
+    ):
+        done = ctxkit("kv", *arguments)
+        assert done.code == 2 and says in done.err
+    monkeypatch.setenv("CTXKIT_KV", "off")
+    assert ctxkit("kv", "gc").code == 2
+    packed = ctxkit("ask", QUESTION, "--model", "echo", "--kv-codec", "int8", *PLAIN)
+    assert packed.code == 2 and "kv_codec is given" in packed.err
+    assert not (tmp_path / ".ctxkit/kv").exists()
