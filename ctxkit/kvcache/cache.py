@@ -217,6 +217,11 @@ class CompressedCache:
         """
         layers = self.compressed_layers
         of_layers: list[Any] = list(indices) if isinstance(indices, list | tuple) else [indices] * len(layers)
+        if not all(getattr(index, "ndim", 0) in (1, 3) and not index.is_floating_point() for index in of_layers):
+            raise KVCacheError(
+                "indices are whole numbers in a tensor of one or three axes",
+                remedy="Give torch.tensor([0, 1, …]) of what stays, or one for each layer.",
+            )
         lengths = {index.shape[-1] for index in of_layers}
         if (len(lengths) > 1 and not uneven) or len(of_layers) != len(layers):
             raise KVCacheError(

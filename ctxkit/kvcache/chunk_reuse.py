@@ -288,8 +288,9 @@ class ChunkCache:
             return None
         try:
             return self._decoded(*found, model)
-        except KVCacheError as error:
-            self.store.report(Problem(key, error.message))
+        except Exception as error:  # tensors of other shapes set off whatever torch likes: the chunk is read
+            what = error.message if isinstance(error, KVCacheError) else f"{type(error).__name__}: {error}"
+            self.store.report(Problem(key, f"cannot be restored ({what})"))
             return None
 
     def _decoded(self, block: Block, payload: Payload, model: Any) -> _Unit:

@@ -269,10 +269,17 @@ class CompressedLayer:
         parts = [first, *blocks[1:]]
         if any(part.keys() != first.keys() for part in parts):
             raise KVCacheError("the blocks are not of one codec", remedy="Load blocks that one cache gave.")
-        tensors = {name: torch.stack([part[name].to(device) for part in parts], 2) for name in first}
-        keys, values = self.settings.codec.decode(
-            {name: tensor[:, :, 0] for name, tensor in tensors.items()}, tokens=1, dtype=dtype, device=device
-        )
+        codec = self.settings.codec
+        try:
+            tensors = {name: torch.stack([part[name].to(device) for part in parts], 2) for name in first}
+            one = {name: tensor[:, :, 0] for name, tensor in tensors.items()}
+            keys, values = codec.decode(one, tokens=1, dtype=dtype, device=device)
+        except Exception as error:  # tensors of another codec set off whatever torch likes
+            raise KVCacheError(
+                f"the blocks cannot be decoded ({type(error).__name__}: {error})",
+                subject=codec.name,
+                remedy="Load blocks with the codec that they were made with.",
+            ) from error
         self.lazy_initialization(keys, values)
         if exact[0] is not None and exact[1] is not None:
             self.sinks.held = self._rested(exact[0].to(device)), self._rested(exact[1].to(device))

@@ -289,3 +289,15 @@ def test_a_model_that_is_no_decoder_is_refused(kind: str) -> None:
     transformers = pytest.importorskip("transformers")
     with pytest.raises(KVCacheError, match="no decoder"):
         CompressedCache(getattr(transformers, kind)())
+
+
+def test_blocks_without_numbers_and_odd_indices_are_refused(llama: Any) -> None:
+    cache = CompressedCache(llama.config, codec="int4")
+    logits(llama, prompt(200), cache)
+    blocks = cache.blocks(0, 2)
+    for wrong in ([*blocks[:1], [{}] * 3], [[{}] * 3]):
+        with pytest.raises(KVCacheError):
+            CompressedCache.from_blocks(llama.config, wrong, dtype=torch.float32)
+    for odd in ([1, 2, 3], torch.tensor([1.0]), torch.zeros(1, 2, dtype=torch.long)):
+        with pytest.raises(KVCacheError, match="whole numbers"):
+            cache.keep(odd)

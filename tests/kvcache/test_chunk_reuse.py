@@ -165,3 +165,17 @@ def test_a_prompt_that_ends_with_a_chunk_has_its_last_id_left(llama: Any, cache:
     assert cache.take(llama, ids, 0, spans) == (None, 0)
     assert cache.last.reason == "the prompt has no prefix"
     assert cache.take(llama, ids, len(PREFIX), []) == (None, 0)
+
+
+def test_a_stored_chunk_of_other_shapes_is_read(llama: Any, tmp_path: Path) -> None:
+    ids, spans = prompt([0])
+    with BlockStore(tmp_path, durable=False) as store:
+        assert ChunkCache(store, tenant="a").learn(llama, PREFIX, before=OPEN, text=TEXTS[0], after=CLOSE)
+        store.flush()
+        files = store._lower.files  # type: ignore[union-attr]
+        for entry in list(files.entries()):
+            block, payload = files.read(entry.key)  # type: ignore[misc]
+            files.write(block, {name: x.flatten()[:3] for name, x in payload.items()}, expected=block.version)
+    again = ChunkCache(BlockStore(tmp_path), tenant="a")
+    assert again.take(llama, ids, len(PREFIX), spans) == (None, 0)
+    assert "cannot be restored" in again.store.problems[0].what
