@@ -205,7 +205,7 @@ def _find(scope: Scope, fingerprint: str) -> Any:
         subject=ascii(fingerprint)[1:-1][:80],
         remedy="Give more of its digits."
         if rows
-        else "Give 8 digits of its fingerprint or more; a prompt is recorded when it is assembled with record=True (--record).",
+        else "Give 8 digits of its fingerprint or more; record=True (--record) records a prompt.",
     )
 
 
