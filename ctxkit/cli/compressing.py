@@ -88,7 +88,7 @@ def compress(
     if not left and not text:
         typer.echo(f"no sentence is as near to the question as {floor:g}: nothing is kept", err=True)
     if tokens > aim:
-        typer.echo(f"not even one sentence fits into {aim:,} tokens: the text is left whole", err=True)
+        typer.echo(f"not even a word fits into {aim:,} tokens: the text is left whole", err=True)
 
 
 def _colour() -> bool:

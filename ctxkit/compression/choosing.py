@@ -8,6 +8,7 @@ from dataclasses import replace
 from ctxkit.compression.units import BLANKS, Unit
 from ctxkit.documents import GAP, Candidate, Span
 from ctxkit.protocols import TokenCounter
+from ctxkit.text import is_grapheme_boundary
 
 __all__ = ["Choice", "GapCosts"]
 
@@ -26,6 +27,8 @@ class Choice:
 
     `cost` adds the tokens of each sentence and each gap mark; a tokenizer that merges across them may count a token
     or two otherwise, so the caller counts the text itself before it promises anything.
+
+    A sentence that is not taken may be sent in parts (`cut`); these are not in `cost`.
     """
 
     def __init__(self, candidate: Candidate, units: Sequence[Unit], tokens: Sequence[int], gaps: GapCosts) -> None:
@@ -36,6 +39,8 @@ class Choice:
         self._gaps = gaps
         self._uses = [0] * len(units)
         self._taken: set[int] = set()
+        self._parts: dict[int, tuple[Span, ...]] = {}
+        self._marked = True
         self._all_headings: bool | None = None
         self._compressed: Candidate | None = None
 
@@ -67,11 +72,11 @@ class Choice:
         return self._sum + first + (0 if self._uses[-1] else self._gaps.after - half)
 
     def __len__(self) -> int:
-        return len(self._taken)
+        return len(self._taken) + len(self._parts)
 
     def __contains__(self, unit: int) -> bool:
-        """Whether the sentence would be sent, taken itself or needed by another."""
-        return self._uses[unit] > 0
+        """Whether the sentence would be sent, whole or in parts, taken itself or needed by another."""
+        return self._uses[unit] > 0 or unit in self._parts
 
     def takes(self, unit: int) -> bool:
         """Whether the sentence was taken itself."""
@@ -98,6 +103,19 @@ class Choice:
             self._uses[one] -= 1
             if self._uses[one] == 0:
                 self._change(one, -1)
+
+    def cut(self, unit: int, parts: Sequence[Span], *, marked: bool = True) -> None:
+        """Send these parts of a sentence, spans of its text; none of it where there are none.
+
+        Without `marked` the candidate has no gap marks: for a target that has no room for them.
+        """
+        self._compressed = None
+        self._marked = marked
+        if parts:
+            start = self.units[unit].span.start
+            self._parts[unit] = tuple(part.shift(start) for part in parts)
+        else:
+            self._parts.pop(unit, None)
 
     def remove_lonely_headings(self) -> None:
         """Give back the headings with nothing taken under them, unless headings are all there is."""
@@ -127,14 +145,14 @@ class Choice:
 
     def spans(self) -> tuple[Span, ...]:
         """The document spans that are taken. Blanks before a gap go: the mark brings its own."""
-        runs: list[Span] = []
-        for unit, uses in zip(self.units, self._uses, strict=True):
-            if uses:
-                if runs and runs[-1].end == unit.span.start:
-                    runs[-1] = Span(runs[-1].start, unit.span.end)
-                elif unit.span.length:
-                    runs.append(unit.span)
         chunk = self.candidate.chunk
+        runs: list[Span] = []
+        for number, (unit, uses) in enumerate(zip(self.units, self._uses, strict=True)):
+            for span in (unit.span,) if uses else self._parts.get(number, ()):
+                if runs and runs[-1].end == span.start:
+                    runs[-1] = Span(runs[-1].start, span.end)
+                elif span.length:
+                    runs.append(span if uses else self._without_blanks(span))
         last = self.units[-1].span.end if self.units else chunk.span.end
         for number, run in enumerate(runs):
             if run.end < last:
@@ -142,10 +160,20 @@ class Choice:
                 runs[number] = Span(run.start, run.start + max(1, len(text.rstrip(BLANKS))))
         return tuple(runs)
 
+    def _without_blanks(self, part: Span) -> Span:
+        """The part of a sentence without the blanks before it; with them where it begins a line, as code does."""
+        chunk = self.candidate.chunk
+        text = part.slice(chunk.text, offset=chunk.span.start)
+        start = part.start + len(text) - len(text.lstrip(BLANKS))
+        line = chunk.text[: part.start - chunk.span.start].endswith(("\n", "\r"))
+        whole = start < part.end and is_grapheme_boundary(chunk.text, start - chunk.span.start)
+        return Span(start, part.end) if whole and not line else part
+
     def compressed(self) -> Candidate:
         """The candidate with what is taken; itself where that is all of it."""
         if self._compressed is None:
             spans = self.spans()
             whole = spans == self.candidate.spans
-            self._compressed = self.candidate if whole else replace(self.candidate, kept=spans, gap=GAP)
+            gap = GAP if self._marked else ""
+            self._compressed = self.candidate if whole else replace(self.candidate, kept=spans, gap=gap)
         return self._compressed

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ctxkit.compression.choosing import Choice
+from ctxkit.compression.cutting import Cutter
 from ctxkit.compression.records import Record, term_hash
-from ctxkit.documents import Candidate
+from ctxkit.documents import Candidate, Span
 from ctxkit.protocols import TokenCounter
 from ctxkit.stop_words import ENGLISH_STOP_WORDS
 from ctxkit.text import words
@@ -17,6 +18,16 @@ _ROUNDS = 2
 """Estimates are a few tokens off: the second round fills what the first one left."""
 _FULL = 0.99
 """Of the target: so full it is not worth another round."""
+_ENOUGH = 0.9
+"""Of the target: below it, a part of the next sentence is taken."""
+_SHARE = 0.3
+"""A sentence that does not fit is cut where there is room for so much of it; else lesser ones that fit are better."""
+_LONG = 0.5
+"""Nor is one cut that takes no more of the target than this: it may count for more whole, another time."""
+_CRUMB = 12
+"""Tokens: so much room is filled even where `_ENOUGH` is reached."""
+_CUTS, _ATTEMPTS = 64, 6
+"""Sentences that are tried, and rooms that are tried for one."""
 _FURTHEST_BACK = 2
 """Sentences that a sentence such as "He did" may bring with it."""
 
@@ -54,6 +65,7 @@ class Filling:
         leaning: of each candidate, which sentences point back; such a one brings the sentence before it while there
             is room.
         seats: give each candidate its best sentence first, where all of these take no more than half of the target.
+        cutter: cuts the sentence that there is no room for.
     """
 
     def __init__(
@@ -66,6 +78,7 @@ class Filling:
         overhead: int,
         leaning: Sequence[Leaning],
         seats: bool,
+        cutter: Cutter,
     ) -> None:
         self.choices = choices
         self.ranking = ranking
@@ -73,11 +86,13 @@ class Filling:
         self.overhead = overhead
         self.leaning = leaning
         self.seats = seats
+        self.cutter = cutter
         self.used = 0
         self._counter = counter
         # A sentence between two that are taken frees two halves of a gap mark.
         self._slack = 2 * max((choice.gap for choice in choices), default=0)
         self._headed = [place for place in ranking if choices[place[0]].units[place[1]].under is not None]
+        self._waiting: Place | None = None
         self._counted: dict[int, tuple[Candidate, int]] = {}
 
     def run(self) -> None:
@@ -91,12 +106,57 @@ class Filling:
             self._settle()
             if self.used == before or self.used >= _FULL * self.target:
                 break
+        self._cut()
 
     def _fill(self) -> None:
         room = self.target - self.used + self._slack
         for place in self.ranking:
             if place[2] <= room and self._take(place):
                 room = self.target - self.used + self._slack
+            elif (
+                place[2] > _LONG * self.target
+                and self.target - self.used >= _SHARE * place[2]
+                and not self.choices[place[0]].takes(place[1])
+            ):
+                self._waiting = place
+                break
+
+    def _cut(self) -> None:
+        """Fill what is left with parts of the best sentences that have no room."""
+        cuts = 0
+        places = [self._waiting, *self.ranking] if self._waiting else self.ranking
+        for place in places:
+            left = self.target - self.used
+            if left < min(_CRUMB, (1 - _ENOUGH) * self.target) or cuts == _CUTS:
+                break
+            if place[1] not in self.choices[place[0]]:
+                cuts += 1
+                self._cut_one(place, marked=True)
+        if not self.used:  # no room even for a mark and a word
+            any(self._cut_one(place, marked=False) for place in self.ranking)
+
+    def _cut_one(self, place: Place, *, marked: bool) -> bool:
+        """Take as much of the sentence as fits; its pieces' counts are a token off at times, so the text decides."""
+        number, unit, _ = place
+        choice = self.choices[number]
+        known = self._count(number) if len(choice) else 0
+        others = self.used - known
+        room = self.target - self.used - (0 if known else self.overhead)
+        best: tuple[int, Sequence[Span]] = (0, ())
+        for _ in range(_ATTEMPTS):
+            parts = self.cutter.part(choice.units[unit].text, room)
+            choice.cut(unit, parts, marked=marked)
+            count = self._count(number) if parts else 0
+            spare = self.target - others - count
+            if parts and spare >= 0 and count > best[0]:
+                best = (count, parts)
+            if not parts or not spare or (best[0] >= count > 0 and others + best[0] >= _FULL * self.target):
+                break
+            room += spare
+        choice.cut(unit, best[1], marked=marked)
+        if best[1]:
+            self.used = others + best[0]
+        return bool(best[1])
 
     def _take(self, place: Place) -> bool:
         """Take the sentence if it fits."""

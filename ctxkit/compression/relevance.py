@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from ctxkit.compression.bridges import Titles, bridges, shared_names
 from ctxkit.compression.records import Record, name_hashes, stem_hash
-from ctxkit.compression.terms import question_terms, terms
+from ctxkit.compression.terms import asks_for_a_figure, question_terms, terms
 from ctxkit.documents import Candidate
 from ctxkit.errors import EmbeddingError
 from ctxkit.protocols import Embedder
@@ -27,11 +26,6 @@ _COMPANY = 0.4
 """How much of its candidate's best score a sentence gets, before names count."""
 _EXPANDING, _EXPANSION, _SHARPNESS = 5, 0.6, 8.0
 """The best sentences that the question's vector is moved towards, by how much, and how much more for the better."""
-_FOR_A_FIGURE = re.compile(
-    r"\b(?:when|years?|dates?|how (?:many|much|long|old|far|often)|born|ages?)\b|何时|何時|多少|几|幾|哪年|什么时候",
-    re.IGNORECASE,
-)
-
 # The weights of a logistic regression of "this is a gold sentence" on the signals below, fitted on the even questions
 # of eight sets and tested on the odd ones: docs/decisions/0021-what-compression-keeps.md.
 _BY_MEANING: Mapping[str, float] = {
@@ -133,7 +127,7 @@ def _signals(
     named = np.where(titles.of >= 0, titles.asked[titles.of], 0.0) if len(titles.words) else np.zeros(len(records))
     bridge = bridges(titles, found[inside], rows[inside], groups, leads, worth, cover, cosines)
     own, shared = shared_names(records, groups, worth, name_hashes(question))
-    figures = np.concatenate([record.figures for record in records]) & (_FOR_A_FIGURE.search(question) is not None)
+    figures = np.concatenate([record.figures for record in records]) & asks_for_a_figure(question)
     signals = {
         "words": lexical,
         "words of the candidate": _best_of(lexical, groups),

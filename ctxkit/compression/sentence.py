@@ -11,6 +11,7 @@ import numpy as np
 from ctxkit.checking import check_kind, check_number, check_whole
 from ctxkit.compression.aims import check_aims
 from ctxkit.compression.choosing import Choice, GapCosts
+from ctxkit.compression.cutting import Cutter
 from ctxkit.compression.filling import Filling, Leaning, Place
 from ctxkit.compression.records import Record, embed_records, make_record
 from ctxkit.compression.relevance import relevance
@@ -39,9 +40,12 @@ class SentenceCompressor:
     back to with the sentence that begins so, unless the document's title is what the text is about. What fits already
     is not touched. The order of the candidates stays.
 
-    A candidate with nothing to say is left out, one that is all answer stays whole. If not even one sentence fits,
-    everything comes back uncompressed: it is for assembly to say what a prompt has no room for. O(n log n) in the
-    sentences.
+    A candidate with nothing to say is left out, one that is all answer stays whole; a sentence that was there before is
+    taken when all others are. A sentence that takes more than half of the target and does not fit is cut, and so is the
+    next one where less than nine tenths of the target would be used: at lines (code), clauses, then words. No number,
+    word or identifier is torn, and nothing is kept without the negation before it in its clause. If not even a word
+    fits, everything comes back uncompressed: it is for assembly to say what a prompt has no room for. A larger target
+    does not promise a superset. O(n log n) in the sentences.
 
     Args:
         target: the tokens to come down to; with `query.room` and `ratio`, the least of them counts.
@@ -93,7 +97,7 @@ class SentenceCompressor:
         check_candidates(query, candidates)
         counter = self.counter or get_counter()
         # In one order whatever order they came in: sums of floats depend on it.
-        order = sorted(range(len(candidates)), key=lambda at: (candidates[at].chunk.id, candidates[at].spans))
+        order = sorted(range(len(candidates)), key=lambda at: _identity(candidates[at]))
         items = [candidates[at] for at in order]
         known = self._known(items, counter)
         total = sum(self._whole(item, record, counter) for item, record in zip(items, known, strict=True))
@@ -111,7 +115,16 @@ class SentenceCompressor:
         leaning = [Leaning(item, record) for item, record in zip(items, records, strict=True)]
         if not (fits and len(ranking) == sum(len(record) for record in records)):
             room = total if target is None else target
-            Filling(choices, ranking, room, counter, overhead=self.overhead, leaning=leaning, seats=not self.drop).run()
+            Filling(
+                choices,
+                ranking,
+                room,
+                counter,
+                overhead=self.overhead,
+                leaning=leaning,
+                seats=not self.drop,
+                cutter=Cutter(query.text, counter),
+            ).run()
             if not any(len(choice) for choice in choices):
                 return [] if self.floor and not reached else list(candidates)
             kept = {
@@ -176,4 +189,21 @@ class SentenceCompressor:
         order = np.lexsort((units, places[groups], -value))
         order = order[(open_ & near)[order]]
         ranking = zip(groups[order].tolist(), units[order].tolist(), tokens[order].tolist(), strict=True)
-        return list(ranking), bool(near.any())
+        return _copies_last(list(ranking), records), bool(near.any())
+
+
+def _identity(candidate: Candidate) -> tuple[object, ...]:
+    """What tells candidates apart: two versions of a document may have chunks of one id."""
+    return (candidate.chunk.id, candidate.spans, candidate.chunk.text)
+
+
+def _copies_last(ranking: Sequence[Place], records: Sequence[Record]) -> list[Place]:
+    """A sentence that was there before, in this order, is only taken when all others are."""
+    seen: set[str] = set()
+    first: list[Place] = []
+    again: list[Place] = []
+    for place in ranking:
+        text = records[place[0]].units[place[1]].text.strip()
+        (again if text in seen else first).append(place)
+        seen.add(text)
+    return first + again

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Any
 
 from ctxkit.stop_words import ENGLISH_STOP_WORDS
 from ctxkit.text import words
 
-__all__ = ["question_terms", "stem", "terms"]
+__all__ = ["asks_for_a_figure", "question_terms", "stem", "terms"]
+
+_FOR_A_FIGURE = re.compile(
+    r"\b(?:when|years?|dates?|how (?:many|much|long|old|far|often)|born|ages?)\b|何时|何時|多少|几|幾|哪年|什么时候",
+    re.IGNORECASE,
+)
+
+
+def asks_for_a_figure(question: str) -> bool:
+    """Whether the answer may be a number or a date."""
+    return _FOR_A_FIGURE.search(question) is not None
 
 
 def terms(text: str) -> list[str]:

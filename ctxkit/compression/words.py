@@ -16,21 +16,22 @@ from typing import Any
 from ctxkit.documents import Span
 from ctxkit.text import Graphemes
 
-__all__ = ["Word", "is_unspaced", "split_words"]
+__all__ = ["UNSPACED", "Word", "is_unspaced", "split_words"]
 
-_UNSPACED = (
+UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003ffff"
 )
+"""Characters of scripts that are written without spaces, as the inside of a class of a regular expression."""
 _STOPS = "，。！？；：、（）《》“”‘’「」『』【】…—～·"
 # In turn: line breaks with the blanks around them; a run written without spaces; a full-width mark; a spaced word. The
 # blanks before a word are its own.
 _PIECE = re.compile(
     rf"(?P<break>[^\S\r\n]*+(?:\r\n?|\n)\s*+)"
-    rf"|(?P<run>[^\S\r\n]*+[{_UNSPACED}]++)"
-    rf"|(?P<word>[^\S\r\n]*+(?:[{_STOPS}]++|[^\s{_UNSPACED}{_STOPS}]++|\Z))"
+    rf"|(?P<run>[^\S\r\n]*+[{UNSPACED}]++)"
+    rf"|(?P<word>[^\S\r\n]*+(?:[{_STOPS}]++|[^\s{UNSPACED}{_STOPS}]++|\Z))"
 )
-_FIRST_UNSPACED = re.compile(f"[{_UNSPACED}]")
+_FIRST_UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 @dataclass(frozen=True, slots=True)

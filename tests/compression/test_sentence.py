@@ -18,7 +18,6 @@ from ctxkit.errors import ConfigError, EmbeddingError
 from ctxkit.protocols import Stage
 from ctxkit.testing import HashEmbedder, StageConformance
 from ctxkit.testing.stages import make_candidates
-from ctxkit.text import sentence_spans
 from ctxkit.tokens import get_counter
 from tests.strategies import texts
 from tests.timing import doubling
@@ -58,7 +57,7 @@ RAIN = "It rained all day. The key of the piece is C major. The band played on. 
 
 def test_the_sentences_that_answer_are_kept_as_document_spans() -> None:
     (candidate,) = make_candidates([KEYS])
-    (result,) = SentenceCompressor(target=25)(Query("When is the signing key rotated?"), [candidate])
+    (result,) = SentenceCompressor(target=23)(Query("When is the signing key rotated?"), [candidate])
     assert result.text == (
         "[…] The signing key is rotated every month. […] The old signing key stays valid for a week. […]"
     )
@@ -134,16 +133,37 @@ def test_who_gets_no_seat_is_left_out_the_best_stay() -> None:
     assert [one.chunk for one in result] == [one.chunk for one in given_[: len(result)]]
 
 
-def test_where_no_sentence_fits_everything_comes_back() -> None:
+def test_where_no_sentence_fits_a_part_of_one_is_kept_and_where_nothing_fits_everything_comes_back() -> None:
     given_ = make_candidates([KEYS, RAIN])
-    assert SentenceCompressor(target=2)(Query("key"), given_) == given_
+    for target in (1, 2, 5, 8):
+        assert 0 < tokens(SentenceCompressor(target=target)(Query("key"), given_)) <= target
+    assert SentenceCompressor(target=8, overhead=8)(Query("key"), given_) == given_
     assert SentenceCompressor()(Query("key", room=0), given_) == given_
 
 
 def test_the_order_of_the_candidates_stays() -> None:
-    given_ = make_candidates([RAIN, KEYS, RAIN], scores=[0.1, 0.9, 0.5])
+    given_ = make_candidates([RAIN, KEYS, RAIN.upper()], scores=[0.1, 0.9, 0.5])
     result = SentenceCompressor(ratio=2)(Query("key"), given_)
     assert [one.chunk.id for one in result] == [one.chunk.id for one in given_]
+
+
+def test_the_same_sentence_is_taken_once() -> None:
+    given_ = make_candidates(
+        [f"The database port of the old cluster is 5432. Server {n} has {n * 7} disks." for n in range(12)]
+    )
+    result = SentenceCompressor(target=60)(Query("What is the db port?"), given_)
+    assert "".join(one.text for one in result).count("The database port") == 1
+
+
+def test_two_versions_of_a_document_in_any_order() -> None:
+    given_ = make_candidates([KEYS])
+    (other,) = make_candidates([KEYS.replace("month", "night")])
+    given_.append(replace(other, chunk=replace(other.chunk, id=given_[0].chunk.id)))
+    for target in (10, 20, 33, 60):
+        stage, query = SentenceCompressor(target=target), Query("When is the signing key rotated?")
+        assert sorted(one.text for one in stage(query, given_)) == sorted(
+            one.text for one in stage(query, given_[::-1])
+        )
 
 
 def test_overhead_is_paid_from_the_target() -> None:
@@ -159,8 +179,8 @@ def test_meaning_counts_where_words_do_not() -> None:
 
     text = "Birds sing in the morning. We fix any automobile on Mondays. The lake is deep and cold."
     query = Query("car repair")
-    (by_words,) = SentenceCompressor(target=14)(query, make_candidates([text]))
-    (by_meaning,) = SentenceCompressor(target=14, embedder=Knowing(512))(query, make_candidates([text]))
+    (by_words,) = SentenceCompressor(target=11)(query, make_candidates([text]))
+    (by_meaning,) = SentenceCompressor(target=11, embedder=Knowing(512))(query, make_candidates([text]))
     assert "automobile" not in by_words.text
     assert "automobile" in by_meaning.text
 
@@ -401,7 +421,7 @@ def test_odd_candidates_and_questions_in_another_language(items: list[str], ques
 
 @pytest.mark.parametrize("kind", ["short", "long", "chinese", "code", "table"])
 @pytest.mark.parametrize("ratio", [2, 4, 8])
-def test_nine_tenths_of_the_target_are_used_wherever_a_sentence_fits(kind: str, ratio: int) -> None:
+def test_nine_tenths_of_the_target_are_used(kind: str, ratio: int) -> None:
     text = {
         "short": "".join(f"Item {n} lies on shelf {n % 5}. " for n in range(60)),
         "long": "".join(f"Item {n} lies on shelf {n % 5} beside the door to room {n * 3}. " for n in range(900)),
@@ -413,5 +433,4 @@ def test_nine_tenths_of_the_target_are_used_wherever_a_sentence_fits(kind: str, 
     target = tokens(given_) // ratio
     used = tokens(SentenceCompressor(target=target)(Query("shelf 3 密钥 value_7"), given_))
     assert used <= target
-    longest = max(COUNTER.count(text[span.start : span.end]) for span in sentence_spans(text))
-    assert used >= 0.9 * target or target - used < longest, "nine tenths, or not a sentence more"
+    assert used >= 0.9 * target
