@@ -46,6 +46,7 @@ def in_pieces(chunker: StreamingChunker, document: Document, size: Callable[[], 
     return chunks + stream.finish()
 
 
+@settings(max_examples=max(5, settings().max_examples // 3))  # each is cut twice, piece by piece
 @given(
     marked,
     sizes,
