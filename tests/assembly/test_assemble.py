@@ -3,62 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from ctxkit.assembly import assemble
-from ctxkit.documents import GAP, Candidate, Chunk, Document, Query, Span
+from ctxkit.documents import Candidate, Query, Span
 from ctxkit.errors import BudgetError, ConfigError, MissingVariableError
-from ctxkit.history import TailWindow
 from ctxkit.messages import Message, ToolCall
 from ctxkit.models import OpenAIChatCounter
-from ctxkit.prompts import Budget, Prompt, Section
-from ctxkit.templates import DEFAULT_TEMPLATE, Template
+from ctxkit.prompts import Budget, Section
+from ctxkit.templates import Template
 from ctxkit.trace import Trace
-
-COUNTER = OpenAIChatCounter("gpt-4o")
-BOOK = Document("book", "".join(f"Sentence number {number} of the book. " for number in range(400)), source="book.md")
-NOTE = Document("note", "The key is rotated every month by the operator.", source="note.md")
-
-
-def candidate(document: Document, start: int, end: int, score: float, kept: Sequence[Span] | None = None) -> Candidate:
-    span = Span(start, min(end, len(document.text)))
-    chunk = Chunk.of(document, span, 1)
-    chunk = Chunk(chunk.id, chunk.document_id, span, chunk.text, 1, metadata={"source": document.source})
-    found = Candidate(chunk, {"final": score})
-    return found if kept is None else found.keeping(kept)
-
-
-def build(question: str = "How often is the key rotated?", **changes: Any) -> Prompt:
-    arguments: dict[str, Any] = {
-        "template": DEFAULT_TEMPLATE,
-        "payload": {},
-        "history": (),
-        "candidates": (),
-        "budget": Budget(2_000),
-        "counter": COUNTER,
-        "window": TailWindow(),
-        **changes,
-    }
-    query = arguments.pop("query", None) or Query(question)
-    return assemble(query, **arguments)
-
-
-def contexts(prompt: Prompt) -> list[tuple[str, list[Span]]]:
-    return [
-        (segment.sources[0].document_id, [source.span for source in segment.sources])
-        for segment in prompt.segments
-        if segment.sources
-    ]
-
-
-def dialogue(turns: int, words: int = 20) -> list[Message]:
-    return [
-        Message("user" if at % 2 == 0 else "assistant", f"turn {at} " + "word " * words, id=f"m{at}")
-        for at in range(turns)
-    ]
+from tests.assembly.building import BOOK, COUNTER, NOTE, build, candidate, contexts, dialogue
 
 
 class TestThePrompt:
@@ -233,104 +189,6 @@ class TestSections:
             (mandatory,) = (record.tokens_out for record in prompt.trace.records if record.stage == "mandatory")
             expected = {"history": 600, "context": 700, "room": 1_000 - mandatory} if noted else None
             assert notes.get("minima beyond the room") == expected
-
-
-class TestOverlaps:
-    def test_overlapping_chunks_become_one_block(self) -> None:
-        prompt = build(candidates=[candidate(BOOK, 0, 300, 0.9), candidate(NOTE, 0, 99, 0.5),
-                                   candidate(BOOK, 200, 500, 0.8)])  # fmt: skip
-        assert contexts(prompt) == [("book", [Span(0, 500)]), ("note", [Span(0, 47)])]
-        assert not prompt.dropped
-
-    def test_neighbours_become_one_block_and_gaps_are_marked(self) -> None:
-        parts = [candidate(BOOK, 0, 300, 0.9, [Span(10, 50), Span(100, 300)]), candidate(BOOK, 300, 400, 0.8)]
-        prompt = build(candidates=parts)
-        assert contexts(prompt) == [("book", [Span(10, 50), Span(100, 400)])]
-        text = prompt.messages[-1]["content"]
-        assert f"\n[…] {BOOK.text[10:50]} […] {BOOK.text[100:400]}\n</document" in text
-
-    @pytest.mark.parametrize("other", ["", " ", GAP])
-    def test_the_gaps_of_pruned_words_cost_nothing_and_are_traced(self, other: str) -> None:
-        one, two = [Span(10, 50), Span(100, 110)], [Span(300, 310), Span(320, 330)]
-        first = replace(candidate(BOOK, 0, 300, 0.9, one), gap="")
-        second = replace(candidate(BOOK, 300, 400, 0.8, two), gap=other)
-        prompt = build(candidates=[first, second])
-        (segment,) = [segment for segment in prompt.segments if segment.sources]
-        assert segment.text == other.join(span.slice(BOOK.text) for span in [*one, *two])
-        assert [text for _, text in segment.quotes] == [span.slice(BOOK.text) for span in [*one, *two]]
-        assert [source.span for source in segment.locate(0, len(segment.text))] == [*one, *two]
-        assert build(candidates=[replace(first, gap=GAP), second]).fingerprint != prompt.fingerprint
-
-    def test_pruned_words_of_overlapping_chunks_do_not_meet(self) -> None:
-        first = replace(candidate(BOOK, 0, 100, 0.9, [Span(10, 20)]), gap="")
-        second = replace(candidate(BOOK, 5, 200, 0.8, [Span(15, 20), Span(25, 40)]), gap="")
-        prompt = build(candidates=[first, second])
-        (segment,) = [segment for segment in prompt.segments if segment.sources]
-        assert segment.text == f"{BOOK.text[10:20]} {BOOK.text[25:40]}"
-
-    def test_repeats_are_dropped_with_a_reason(self) -> None:
-        prompt = build(
-            candidates=[
-                candidate(BOOK, 0, 300, 0.5),
-                candidate(BOOK, 0, 300, 0.9),
-                candidate(BOOK, 50, 200, 0.4),
-                candidate(BOOK, 400, 500, 0.3, []),
-            ]
-        )
-        assert contexts(prompt) == [("book", [Span(0, 300)])]
-        assert [item.reason for item in prompt.dropped] == [
-            "it repeats book.md:0-300",
-            "compression left nothing of it",
-            "its text is in the prompt already",
-        ]
-        assert [item.name for item in prompt.dropped] == ["book.md:0-300", "book.md:400-500", "book.md:50-200"]
-
-    def test_two_versions_of_a_document_are_not_mixed(self) -> None:
-        newer = Document("book", BOOK.text.upper(), source="book.md")
-        prompt = build(candidates=[candidate(BOOK, 0, 300, 0.9), candidate(newer, 200, 500, 0.8)])
-        texts = [segment.text for segment in prompt.segments if segment.sources]
-        assert texts == [BOOK.text[:300], newer.text[200:500]]
-
-    def test_many_overlapping_chunks_of_a_small_budget(self) -> None:
-        found = [candidate(BOOK, at, at + 400, 1 - at / 10_000) for at in range(0, 6_000, 100)]
-        prompt = build(candidates=found, budget=Budget(800))
-        assert prompt.token_count <= 800
-        spans = [span for _, document_spans in contexts(prompt) for span in document_spans]
-        assert sum(span.length for span in spans) == len({at for span in spans for at in range(*span)})
-
-
-class TestWhatIsTaken:
-    def test_the_best_is_kept_however_long_it_is(self) -> None:
-        """A long chunk that is clearly the best, and many short weak ones that are worth more per token."""
-        weak = [candidate(BOOK, at, at + 60, 0.8) for at in range(5_000, 8_000, 100)]
-        best = candidate(BOOK, 0, 1_200, 0.93)
-        prompt = build(candidates=[*weak, best], budget=Budget(10_000, sections={"context": Section(max=400)}))
-        spans = [span for _, document_spans in contexts(prompt) for span in document_spans]
-        assert best.chunk.span in spans
-        assert len(spans) > 1, "what is left is for the others"
-
-    def test_they_are_taken_in_the_order_of_their_scores(self) -> None:
-        found = [candidate(BOOK, at, at + 400, score) for at, score in ((0, 0.1), (1_000, 0.9), (2_000, 0.3))]
-        prompt = build(candidates=found, budget=Budget(10_000, sections={"context": Section(max=300)}))
-        assert contexts(prompt) == [("book", [Span(1_000, 1_400)]), ("book", [Span(2_000, 2_400)])]
-
-    def test_the_reason_says_whether_it_fits_alone(self) -> None:
-        found = [candidate(BOOK, 0, 4_000, 0.9), candidate(BOOK, 5_000, 5_900, 0.8), candidate(BOOK, 7_000, 7_900, 0.7)]
-        prompt = build(candidates=found, budget=Budget(10_000, sections={"context": Section(max=300)}))
-        assert contexts(prompt) == [("book", [Span(5_000, 5_900)])]
-        long, beside = prompt.dropped
-        assert long.reason == f"its {long.token_count:,} tokens do not fit the room of 300 tokens"
-        assert (
-            beside.reason == f"its {beside.token_count:,} tokens do not fit the room of 300 tokens beside better ones"
-        )
-
-    def test_nothing_is_better_where_nothing_was_taken(self) -> None:
-        found = [candidate(BOOK, at, at + 4_000, 0.9) for at in (0, 5_000)]
-        prompt = build(candidates=found, budget=Budget(10_000, sections={"context": Section(max=100)}))
-        assert not contexts(prompt)
-        assert all(item.reason.endswith("tokens do not fit the room of 100 tokens") for item in prompt.dropped)
-        shown = prompt.explain()
-        assert "book.md:0-4000: its " in shown and "book.md:5000-9000: its " in shown
 
 
 class TestHonesty:

@@ -13,8 +13,8 @@ from ctxkit.documents import Candidate, Span
 from ctxkit.messages import Message
 from ctxkit.models import OpenAIChatCounter
 from ctxkit.prompts import Budget, Prompt, Section
+from tests.assembly.building import BOOK, COUNTER, build, candidate, contexts, dialogue
 from tests.assembly.counters import counter_of
-from tests.assembly.test_assemble import BOOK, COUNTER, build, candidate, contexts, dialogue
 
 
 def compressed(count: int) -> list[Candidate]:

@@ -10,8 +10,8 @@ from ctxkit.errors import ConfigError
 from ctxkit.messages import Message, Part, ToolCall
 from ctxkit.prompts import Prompt
 from ctxkit.templates import Template
+from tests.assembly.building import build, candidate, contexts
 from tests.assembly.counters import counter_of, joined_ids, tiny_counter
-from tests.assembly.test_assemble import build, candidate, contexts
 
 MARK = "\N{REPLACEMENT CHARACTER}"
 BROKEN = Document("broken", "One \ud800 two \ud83d\ude00 three \udfff.", source="broken.md")

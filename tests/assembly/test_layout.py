@@ -11,8 +11,8 @@ from ctxkit.history import check_history
 from ctxkit.messages import Message, Part
 from ctxkit.protocols import ChatCounter
 from ctxkit.templates import Template
+from tests.assembly.building import NOTE, build, candidate, dialogue
 from tests.assembly.counters import counter_of
-from tests.assembly.test_assemble import NOTE, build, candidate, dialogue
 
 FOUND = [candidate(NOTE, 0, 99, 1.0)]
 
