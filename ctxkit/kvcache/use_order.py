@@ -1,17 +1,19 @@
 """Which block is given up first: the one of the least expected use, learned from what was used again, and when.
 
-The hits that a block can still bring, per unit of time that it takes a place, depend on how often it was used and on
-how long ago that was. Both are counted while blocks come and go; nothing is assumed of the traffic.
+The hits that a block can still bring, per unit of time that it takes a place, depend on how often it was used, on how
+long ago that was, and on how much was new in the prompt that used it last: one that adds little to what was there is a
+conversation that goes on. All are counted while blocks come and go; nothing is assumed of the traffic.
 
 Source: Beckmann, Chen and Cidon, "LHD: Improving Cache Hit Rate by Maximizing Hit Density", NSDI 2018. Here blocks are
-grouped by their number of uses, and a group's counts are smoothed by those of all: in a large cache, where little is
-given up and so little is learned, the order is that of LRU.
+grouped by uses and novelty, and a group's counts are smoothed by those of all: in a large cache, where little is given
+up and so little is learned, the order is that of LRU.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
+from bisect import bisect
 from collections import OrderedDict
 from collections.abc import Container, Sequence
 
@@ -20,13 +22,18 @@ from numpy.typing import NDArray
 
 __all__ = ["UseOrder"]
 
-_GROUPS = 8
-"""By number of uses: 1, 2, 3, 4, from 5, from 8, from 16, from 32."""
+_USES = (1, 2, 3, 5)
+"""Groups by number of uses: 1, 2, 3 or 4, from 5 on."""
+
+_NEW = (0.1, 0.5)
+"""And by the share of blocks that were new in the request that used a block last: below, between and from there on."""
+
+_GROUPS = len(_USES) * (len(_NEW) + 1)
 
 _AGES = 32
 """Buckets of age; three for every two doublings of it, so that an age of 2^20 uses of blocks has its own."""
 
-_SMOOTHING = 1000
+_SMOOTHING = 400
 """Blocks of average behaviour that are added to each group's counts."""
 
 _LEARN_EVERY = 100
@@ -59,7 +66,7 @@ class UseOrder:
     def __init__(self) -> None:
         self._now = 0
         self._requests = 0
-        self._known: OrderedDict[str, tuple[int, int]] = OrderedDict()  # uses, and when the last one was
+        self._known: OrderedDict[str, tuple[int, int, int]] = OrderedDict()  # uses, when the last one was, group
         self._held: dict[str, tuple[int, int]] = {}  # the group, and when it was used
         self._heaps: list[list[tuple[int, str]]] = [[] for _ in range(_GROUPS)]  # with entries that are out of date
         self._hits = np.zeros((_GROUPS, _AGES))
@@ -78,14 +85,16 @@ class UseOrder:
         The end of a prompt counts as used before its beginning: without what comes before it, it is of no use.
         """
         self._requests += 1
+        new = sum(key not in self._known for key in keys) / max(1, len(keys))
         for key in reversed(keys):
             self._now += 1
-            uses, last = self._known.get(key, (0, 0))
+            uses, last, group = self._known.get(key, (0, 0, 0))
             if uses:
-                self._hits[_group_of(uses), _age(self._now - last)] += 1
-            self._known[key] = (uses + 1, self._now)
+                self._hits[group, _age(self._now - last)] += 1
+            group = _group_of(uses + 1, new)
+            self._known[key] = (uses + 1, self._now, group)
             self._known.move_to_end(key)
-            self._seen[_group_of(uses + 1)] += 1
+            self._seen[group] += 1
             if key in self._held:
                 self._place(key)
         while len(self._known) > _REMEMBERED * len(self._held) + _REMEMBERED_AT_LEAST:
@@ -116,8 +125,7 @@ class UseOrder:
         return chosen
 
     def _place(self, key: str) -> None:
-        uses, last = self._known.get(key, (1, self._now))
-        group = _group_of(uses)
+        _, last, group = self._known.get(key, (1, self._now, _group_of(1, 1.0)))
         self._held[key] = (group, last)
         heapq.heappush(self._heaps[group], (last, key))
         if len(self._heaps[group]) > 4 * len(self._held) + 64:
@@ -157,8 +165,9 @@ class UseOrder:
                 added = _SMOOTHING * (_EDGES[age + 1 :] - _EDGES[age])
                 density = float(((found + added * usual) / (taken + added)).max())
                 # Few blocks are used often or grow old, so what is known of them is chance: a block is never worth
-                # less than one of the same age that was used less often.
-                self._density[group][age] = max(density, self._density[group - 1][age]) if group else density
+                # less than one of the same age and novelty that was used less often.
+                rarer = self._density[group - 1][age] if group % len(_USES) else 0.0
+                self._density[group][age] = max(density, rarer)
         self._hits *= _DECAY
         self._seen *= _DECAY
 
@@ -169,8 +178,8 @@ def _survivors(count: float, hits: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.maximum(count - before, 1.0)
 
 
-def _group_of(uses: int) -> int:
-    return uses - 1 if uses < 5 else min(_GROUPS - 1, 2 + int(math.log2(uses)))
+def _group_of(uses: int, new: float) -> int:
+    return len(_USES) * bisect(_NEW, new) + bisect(_USES, uses) - 1
 
 
 def _age(age: int) -> int:

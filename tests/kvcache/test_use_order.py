@@ -66,3 +66,26 @@ def test_what_is_asked_for_again_and_again_outlives_what_is_read_once() -> None:
         if len(lru) > size:
             lru.popitem(last=False)
     assert hits > 1_500 > 1.8 * hits_of_lru, (hits, hits_of_lru)
+
+
+def test_a_conversation_that_goes_on_outlives_a_later_prompt_that_was_all_new() -> None:
+    order = UseOrder()
+
+    def ask(keys: list[str], room: int = 60) -> list[str]:
+        order.use(keys)
+        for key in keys:
+            order.add(key)
+        gone = []
+        while len(order) > room:
+            gone.append(order.victim(()) or "")
+            order.remove(gone[-1])
+        return gone
+
+    for number in range(600):
+        turn, conversation = number % 20, number // 20
+        ask([f"c{conversation}.{block}" for block in range(11 + turn)])  # one block more each time
+        ask([f"new{number}.{block}" for block in range(12)])
+    ask([f"last.{block}" for block in range(11)])
+    ask([f"last.{block}" for block in range(12)])
+    gone = ask([f"new.{block}" for block in range(12)], room=0)
+    assert max(gone.index(f"new.{block}") for block in range(12)) < gone.index("last.11") < gone.index("last.0")
