@@ -12,6 +12,7 @@ from ctxkit.checking import check_kind, check_number, check_whole
 from ctxkit.compression.aims import check_aims
 from ctxkit.compression.choosing import Choice, GapCosts
 from ctxkit.compression.cutting import Cutter
+from ctxkit.compression.dialogue import spread
 from ctxkit.compression.filling import Filling, Leaning, Place
 from ctxkit.compression.records import Record, embed_records, make_record
 from ctxkit.compression.relevance import relevance
@@ -185,7 +186,8 @@ class SentenceCompressor:
         best = sorted(range(len(items)), key=lambda at: (-items[at].score, items[at].chunk.id))
         places = np.empty(len(items), dtype=np.int64)
         places[best] = np.arange(len(items))
-        value = np.round(chance / np.power(tokens + 1.0, _THRIFT), 9)
+        chance, in_dialogue = spread(chance, items, records)
+        value = np.round(chance / np.power(tokens + 1.0, np.where(in_dialogue, 0.0, _THRIFT)), 9)
         order = np.lexsort((units, places[groups], -value))
         order = order[(open_ & near)[order]]
         ranking = zip(groups[order].tolist(), units[order].tolist(), tokens[order].tolist(), strict=True)

@@ -113,7 +113,11 @@ def xquad(data: Path, language: str) -> Iterator[Question]:
 
 
 def qmsum(data: Path) -> Iterator[Question]:
-    """Meetings, a line a turn; gold: the turns that answer. One question of each meeting, then the second of each."""
+    """Meetings, a line a turn; gold: the turns that answer. One question of each meeting, then another of each.
+
+    A meeting's questions follow its course, so the first of each would all ask of beginnings: the nth meeting begins
+    with its nth question.
+    """
     meetings = []
     for number, row in enumerate(_lines(data / "qmsum" / "val.jsonl.gz")):
         lines = [f"{turn['speaker']}: {turn['content']}\n" for turn in row["meeting_transcripts"]]
@@ -123,16 +127,17 @@ def qmsum(data: Path) -> Iterator[Question]:
         candidates = _chunks(Document.from_text("".join(lines), source=f"qmsum/{number}"))
         meetings.append((row["specific_query_list"], starts, candidates))
     for turn in range(max(len(queries) for queries, _, _ in meetings)):
-        for queries, starts, candidates in meetings:
+        for number, (queries, starts, candidates) in enumerate(meetings):
             if turn >= len(queries):
                 continue
+            asked = queries[(turn + number) % len(queries)]
             gold = [
                 Span(starts[int(first)], starts[min(int(last) + 1, len(starts) - 1)])
-                for first, last in queries[turn]["relevant_text_span"]
+                for first, last in asked["relevant_text_span"]
                 if int(first) < len(starts) - 1
             ]
             if gold:
-                yield _question(queries[turn]["query"], "", candidates, _by_chunk(candidates, gold), whole=False)
+                yield _question(asked["query"], "", candidates, _by_chunk(candidates, gold), whole=False)
 
 
 def chunking_eval(data: Path) -> Iterator[Question]:
