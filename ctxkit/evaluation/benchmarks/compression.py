@@ -19,7 +19,7 @@ from ctxkit.documents import Query, Span
 from ctxkit.evaluation.benchmarks._compression_filters import FILTERS, filtered, sentences_of
 from ctxkit.evaluation.benchmarks._compression_sets import Question, kept, load
 from ctxkit.evaluation.benchmarks._compression_speed import speed
-from ctxkit.evaluation.benchmarks._vectors import Kept
+from ctxkit.evaluation.benchmarks._vectors import Kept as Stored
 from ctxkit.evaluation.bootstrap import paired_bootstrap
 from ctxkit.evaluation.report import Bar, Report
 from ctxkit.protocols import Embedder
@@ -81,7 +81,7 @@ def run(
     fitted. `tokens@`: what was used of the budget.
 
     Args:
-        full: the larger part of all sets, and the bars on them; an hour on two cores. Vectors are kept in the cache folder.
+        full: the larger part of all sets, and the bars on them; an hour on two cores. Vectors stay in the cache folder.
         sizes: questions by set, instead.
         embedder: by default MiniLM.
         timing: also time the choosing among 100,000 tokens.
@@ -92,7 +92,7 @@ def run(
 
         embedder = minilm()
     chosen = (FULL if full else PART) if sizes is None else sizes
-    remembering = _Remembering(Kept(embedder) if default else embedder)
+    remembering = _Remembering(Stored(embedder) if default else embedder)
     asked = {name: load(data, name, limit=limit) for name, limit in chosen.items()}
     counts = ", ".join(f"{len(questions)} of {name}" for name, questions in asked.items())
     report = Report("compression", f"gold kept, in percent; {counts}; o200k_base")
