@@ -93,11 +93,20 @@ class Filling:
         self._slack = 2 * max((choice.gap for choice in choices), default=0)
         self._headed = [place for place in ranking if choices[place[0]].units[place[1]].under is not None]
         self._waiting: Place | None = None
+        self._said: dict[str, Place] = {}
+        self._again = False
         self._counted: dict[int, tuple[Candidate, int]] = {}
 
     def run(self) -> None:
         if self.seats:
             self._seat()
+        self._rounds()
+        if self.used < _ENOUGH * self.target and self._said:
+            self._again = True  # there is nothing else but what was said already
+            self._rounds()
+        self._cut()
+
+    def _rounds(self) -> None:
         for _ in range(_ROUNDS):
             before = self.used
             self._fill()
@@ -106,20 +115,28 @@ class Filling:
             self._settle()
             if self.used == before or self.used >= _FULL * self.target:
                 break
-        self._cut()
 
     def _fill(self) -> None:
         room = self.target - self.used + self._slack
         for place in self.ranking:
-            if place[2] <= room and self._take(place):
+            if place[2] <= room and not self._is_said(place) and self._take(place):
+                self._said.setdefault(self._text(place), place)
                 room = self.target - self.used + self._slack
             elif (
                 place[2] > _LONG * self.target
                 and self.target - self.used >= _SHARE * place[2]
                 and not self.choices[place[0]].takes(place[1])
+                and not self._is_said(place)
             ):
                 self._waiting = place
                 break
+
+    def _is_said(self, place: Place) -> bool:
+        """Whether the same sentence was taken elsewhere, and others are left."""
+        return not self._again and self._said.get(self._text(place), place) != place
+
+    def _text(self, place: Place) -> str:
+        return self.choices[place[0]].units[place[1]].text.strip()
 
     def _cut(self) -> None:
         """Fill what is left with parts of the best sentences that have no room."""
@@ -129,7 +146,7 @@ class Filling:
             left = self.target - self.used
             if left < min(_CRUMB, (1 - _ENOUGH) * self.target) or cuts == _CUTS:
                 break
-            if place[1] not in self.choices[place[0]]:
+            if place[1] not in self.choices[place[0]] and not self._is_said(place):
                 cuts += 1
                 self._cut_one(place, marked=True)
         if not self.used:  # no room even for a mark and a word

@@ -191,21 +191,9 @@ class SentenceCompressor:
         order = np.lexsort((units, places[groups], -value))
         order = order[(open_ & near)[order]]
         ranking = zip(groups[order].tolist(), units[order].tolist(), tokens[order].tolist(), strict=True)
-        return _copies_last(list(ranking), records), bool(near.any())
+        return list(ranking), bool(near.any())
 
 
 def _identity(candidate: Candidate) -> tuple[object, ...]:
     """What tells candidates apart: two versions of a document may have chunks of one id."""
     return (candidate.chunk.id, candidate.spans, candidate.chunk.text)
-
-
-def _copies_last(ranking: Sequence[Place], records: Sequence[Record]) -> list[Place]:
-    """A sentence that was there before, in this order, is only taken when all others are."""
-    seen: set[str] = set()
-    first: list[Place] = []
-    again: list[Place] = []
-    for place in ranking:
-        text = records[place[0]].units[place[1]].text.strip()
-        (again if text in seen else first).append(place)
-        seen.add(text)
-    return first + again
