@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -16,7 +17,7 @@ from ctxkit.documents import GAP, Candidate, Query, total_length
 from ctxkit.evaluation.benchmarks._compression_sets import SETS, load
 from ctxkit.testing import HashEmbedder
 from ctxkit.testing.stages import make_candidates
-from ctxkit.text import sentence_spans
+from ctxkit.text import is_grapheme_boundary, sentence_spans
 from ctxkit.tokens import get_counter
 from tests.strategies import texts
 
@@ -37,7 +38,7 @@ questions = st.one_of(texts, st.sampled_from(["signing key", "密钥", "word chu
     st.booleans(),
     st.booleans(),
 )
-def test_kept_spans_are_whole_sentences_of_the_chunk_within_the_target(
+def test_kept_spans_are_whole_words_of_the_chunk_within_the_target(
     items: list[tuple[str, float]], question: str, target: int, drop: bool, by_meaning: bool
 ) -> None:
     given_ = make_candidates([text for text, _ in items], scores=[score for _, score in items])
@@ -63,16 +64,14 @@ def test_kept_spans_are_whole_sentences_of_the_chunk_within_the_target(
 
 
 def _check_alignment(candidate: Candidate) -> None:
-    """Each kept span begins where a sentence begins and ends where one ends, blanks aside."""
+    """No kept span begins or ends inside a grapheme, nor inside a word of up to 40 characters."""
     chunk = candidate.chunk
-    sentences = [span.shift(chunk.span.start) for span in sentence_spans(chunk.text)]
-    starts = {span.start for span in sentences} or {chunk.span.start}
-    ends = {span.end for span in sentences} or {chunk.span.end}
+    words = [hit.span() for hit in re.finditer(r"[A-Za-z0-9_]{2,40}", chunk.text)]
     for span in candidate.spans:
-        assert span.start in starts
-        rest = chunk.text[span.end - chunk.span.start :]
-        blanks = len(rest) - len(rest.lstrip(" \t\u3000"))
-        assert any(span.end <= end <= span.end + blanks for end in ends)
+        for place in (span.start - chunk.span.start, span.end - chunk.span.start):
+            assert is_grapheme_boundary(chunk.text, place)
+            whole = not any(start < place < end for start, end in words)
+            assert whole or re.search(r"\S{41}", chunk.text), chunk.text[max(0, place - 20) : place + 20]
 
 
 def _check_every_character(candidate: Candidate) -> None:
