@@ -137,10 +137,12 @@ class SentenceCompressor:
         return list(candidates)
 
     def notes(self, query: Query, before: Sequence[Candidate], after: Sequence[Candidate]) -> dict[str, Any]:
-        """For the trace: tokens in and out, what was aimed at, and where a floor left nothing, that it did."""
+        """For the trace: tokens in and out, what was aimed at; where nothing fits or a floor left nothing, that it is so."""
         counter = self.counter or get_counter()
         total, left = (sum(counter.count(item.text) + self.overhead for item in items) for items in (before, after))
         found: dict[str, Any] = {"tokens_in": total, "tokens_out": left, "target": self._target(query, total)}
+        if found["target"] is not None and left > found["target"]:
+            found["whole"] = f"not even a word fits into {found['target']:,} tokens: nothing is left out"
         if before and not after:
             found["floor"] = f"no sentence is as near to the question as {self.floor:g}: nothing is sent"
         return found

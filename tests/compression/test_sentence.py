@@ -123,7 +123,9 @@ def test_where_no_sentence_fits_a_part_of_one_is_kept_and_where_nothing_fits_eve
     given_ = make_candidates([KEYS, RAIN])
     for target in (1, 2, 5, 8):
         assert 0 < tokens(SentenceCompressor(target=target)(Query("key"), given_)) <= target
-    assert SentenceCompressor(target=8, overhead=8)(Query("key"), given_) == given_
+    stage = SentenceCompressor(target=8, overhead=8)
+    assert stage(Query("key"), given_) == given_
+    assert "not even a word fits into 8" in stage.notes(Query("key"), given_, given_)["whole"]
     assert SentenceCompressor()(Query("key", room=0), given_) == given_
 
 
