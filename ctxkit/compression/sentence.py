@@ -137,7 +137,7 @@ class SentenceCompressor:
         return list(candidates)
 
     def notes(self, query: Query, before: Sequence[Candidate], after: Sequence[Candidate]) -> dict[str, Any]:
-        """For the trace: tokens in and out, what was aimed at; where nothing fits or a floor left nothing, that it is so."""
+        """For the trace: tokens in and out, what was aimed at; and where nothing fits or is near enough, that."""
         counter = self.counter or get_counter()
         total, left = (sum(counter.count(item.text) + self.overhead for item in items) for items in (before, after))
         found: dict[str, Any] = {"tokens_in": total, "tokens_out": left, "target": self._target(query, total)}
