@@ -14,6 +14,7 @@ from ctxkit.errors import ConfigError
 from ctxkit.prompts import Budget
 from ctxkit.protocols import Chunker, EntityExtractor, Retriever, Stage
 from ctxkit.registry import check_name, create, load
+from ctxkit.stage_inputs import run_stage
 from ctxkit.trace import Trace, label
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ __all__ = [
     "recalling",
     "sentences_of",
     "stage_of",
+    "stages_of",
 ]
 
 T = TypeVar("T")
@@ -76,7 +78,7 @@ def find(retriever: Retriever, stages: Sequence[Stage], query: Query, k: int, tr
         name = type(stage).__name__
         with trace.stage(name, items_in=len(candidates)) as record:
             before = candidates
-            candidates = list(stage(query, candidates))
+            candidates = run_stage(stage, query, candidates)
             record.items_out = len(candidates)
             notes = getattr(stage, "notes", None)
             if callable(notes):
@@ -122,6 +124,16 @@ def stage_of(stage: Stage | str) -> Stage:
             remedy="Give an instance, such as TimeDecay(), or a registered name.",
         )
     return made
+
+
+def stages_of(stages: Sequence[Stage | str]) -> tuple[Stage, ...]:
+    """The stages in order, each itself or the registered one of its name; one alone is refused, as it is no list."""
+    if isinstance(stages, str) or not isinstance(stages, Iterable):
+        wanted = repr(stages) if isinstance(stages, str) else f"{type(stages).__name__}(…)"
+        raise ConfigError(
+            f"stages is a {type(stages).__name__}", subject=repr(stages)[:60], remedy=f"Give a list: stages=[{wanted}]."
+        )
+    return tuple(map(stage_of, stages))
 
 
 def chunker_of(

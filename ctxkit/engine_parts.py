@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from ctxkit.checking import check_whole
-from ctxkit.composing import check_part_names, chunker_of, default_embedder, part_of, sentences_of, stage_of
+from ctxkit.composing import check_part_names, chunker_of, default_embedder, part_of, sentences_of, stages_of
 from ctxkit.errors import ConfigError
 from ctxkit.protocols import ChatCounter, Chunker, Embedder, EntityExtractor, Model, Retriever, Stage, Window
 
@@ -53,7 +53,7 @@ class EngineParts:
                 remedy="Give a folder for it too: kv=FOLDER, on the command line --kv FOLDER.",
             )
         self.store = store
-        self.stages = tuple(map(stage_of, stages))
+        self.stages = stages_of(stages)
         self.candidates = candidates
         self._chunker = chunker
         self._embedder = embedder

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+import numbers
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ctxkit.checking import check_kind
+from ctxkit.checking import check_kind, shown
 from ctxkit.documents import Candidate, Document, Query
 from ctxkit.errors import ConfigError
 from ctxkit.messages import Message
 
-__all__ = ["check_asked", "check_candidates", "check_document", "check_message", "each_text"]
+__all__ = ["check_asked", "check_candidates", "check_document", "check_message", "each_text", "run_stage"]
 
 
 def check_document(document: Any) -> None:
@@ -32,6 +33,27 @@ def check_candidates(query: Any, candidates: Any) -> None:
     check_kind(candidates, Collection, "candidates", remedy=remedy)
     for candidate in candidates:
         check_kind(candidate, Candidate, "a candidate", remedy=remedy)
+        _check_score(candidate)
+
+
+def run_stage(stage: Any, query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """What a stage inside of another gives back; anything but candidates is refused."""
+    remedy = f"A stage returns a list of Candidate; look at {type(stage).__name__}."
+    found = stage(query, candidates)
+    check_kind(found, Iterable, "what a stage gave", remedy=remedy)
+    left = list(found)
+    for candidate in left:
+        check_kind(candidate, Candidate, "what a stage gave", remedy=remedy)
+    return left
+
+
+def _check_score(candidate: Candidate) -> None:
+    """A number orders candidates; NaN and infinity are for each stage to rank."""
+    remedy = "Give scores by signal, each a number: Candidate(chunk, {'final': 0.5})."
+    check_kind(candidate.scores, Mapping, f"the scores of {candidate.chunk.id}", remedy=remedy)
+    score: Any = candidate.score
+    if type(score) is not float and not isinstance(score, numbers.Real):
+        raise ConfigError(f"the score is {shown(score)}", subject=candidate.chunk.id, remedy=remedy)
 
 
 def check_message(message: Any) -> None:

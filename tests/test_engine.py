@@ -25,7 +25,7 @@ from ctxkit import (
     Span,
 )
 from ctxkit.errors import ConfigError, EmbeddingError, StorageError
-from ctxkit.reranking import TimeDecay
+from ctxkit.reranking import TimeDecay, TopK
 from ctxkit.storage import Store
 from ctxkit.testing import EchoModel, HashEmbedder
 
@@ -321,6 +321,9 @@ def test_a_budget_over_the_models_window_is_refused(engine: ContextEngine) -> No
         lambda engine: ContextEngine(engine.store, stages=[TimeDecay]),
         lambda engine: ContextEngine(engine.store, stages=[3]),
         lambda engine: ContextEngine(engine.store, stages=["nonsense"]),
+        lambda engine: ContextEngine(engine.store, stages="sentence_compressor"),
+        lambda engine: ContextEngine(engine.store, stages=TopK(k=3)),
+        lambda engine: ContextEngine(engine.store, embedder=None, stages=[lambda *_: None]).search("x"),
         lambda engine: ContextEngine(engine.store, embedder=HashEmbedder).search("x"),
         lambda engine: ContextEngine(engine.store, candidates=1.5),
         lambda engine: engine.search("x", k=None),

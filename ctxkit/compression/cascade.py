@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ctxkit.checking import check_able, check_number, check_whole
+from ctxkit.compression.counting import counting
 from ctxkit.compression.relevance import lexical_scores
 from ctxkit.documents import Candidate, Query
 from ctxkit.errors import ConfigError
 from ctxkit.protocols import Stage, TokenCounter
-from ctxkit.stage_inputs import check_candidates
-from ctxkit.tokens import get_counter
+from ctxkit.stage_inputs import check_candidates, run_stage
 
 __all__ = ["Cascade"]
 
@@ -81,13 +81,13 @@ class Cascade:
             left = self._coarse(query, left, counts, int(self.coarse_to * target))
         if self.fine is not None:
             aim = target if self.finest is None else int(self.fine_to * target)
-            left = list(self.fine(replace(query, room=aim), left))
+            left = run_stage(self.fine, replace(query, room=aim), left)
         if self.finest is not None and sum(self._counts(left)) > target:
-            left = list(self.finest(replace(query, room=target), left))
+            left = run_stage(self.finest, replace(query, room=target), left)
         return left
 
     def _counts(self, candidates: Sequence[Candidate]) -> list[int]:
-        counter = self.counter or get_counter()
+        counter = counting(self.counter)
         return [counter.count(candidate.text) + self.overhead for candidate in candidates]
 
     @staticmethod

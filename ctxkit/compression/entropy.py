@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ctxkit.checking import check_able, check_kind, check_whole
 from ctxkit.compression.aims import check_aims
+from ctxkit.compression.counting import counting
 from ctxkit.compression.entropy_scores import TokenScorer
 from ctxkit.compression.entropy_signals import SIGNALS, Reading, word_values
 from ctxkit.compression.guards import protected_spans
@@ -25,7 +26,6 @@ from ctxkit.protected import protected_spans as protected_blocks
 from ctxkit.protocols import Embedder, TokenCounter
 from ctxkit.stage_inputs import check_candidates
 from ctxkit.text import is_grapheme_boundary
-from ctxkit.tokens import get_counter
 
 __all__ = ["EntropyCompressor"]
 
@@ -102,7 +102,7 @@ class EntropyCompressor:
 
     def __call__(self, query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
         check_candidates(query, candidates)
-        counter = self.counter or get_counter()
+        counter = counting(self.counter)
         whole = [counter.count(candidate.text) + self.overhead for candidate in candidates]
         target = self._target(query, sum(whole))
         if target is None or sum(whole) <= target or target < 1:
@@ -118,7 +118,7 @@ class EntropyCompressor:
 
     def notes(self, query: Query, before: Sequence[Candidate], after: Sequence[Candidate]) -> dict[str, Any]:
         """For the trace: tokens in and out, and what was aimed at."""
-        counter = self.counter or get_counter()
+        counter = counting(self.counter)
         total, left = (sum(counter.count(item.text) + self.overhead for item in items) for items in (before, after))
         return {"tokens_in": total, "tokens_out": left, "target": self._target(query, total)}
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ctxkit.compression.terms import stem
 from ctxkit.compression.units import BLANKS, Unit, split
 from ctxkit.documents import Candidate
-from ctxkit.errors import EmbeddingError
+from ctxkit.embedding.checked import embedded
 from ctxkit.protocols import Embedder, TokenCounter
 from ctxkit.stop_words import ENGLISH_STOP_WORDS
 from ctxkit.text import words
@@ -137,22 +137,16 @@ def embed_records(records: Sequence[Record], embedder: Embedder, *, batch_size: 
     Half precision always, kept or not, so that a choice does not depend on where its vectors came from.
 
     Raises:
-        EmbeddingError: the embedder does not return a row for each text.
+        EmbeddingError: the embedder does not return a row of finite numbers for each text.
     """
     texts = [in_context(record, unit) for record in records for unit in record.units]
     distinct = list(dict.fromkeys(texts))
     found: dict[str, NDArray[np.float32]] = {}
     for start in range(0, len(distinct), batch_size):
         batch = distinct[start : start + batch_size]
-        vectors = np.asarray(embedder.embed(batch))
-        if vectors.ndim != 2 or len(vectors) != len(batch) or vectors.shape[1] != embedder.dimension:
-            raise EmbeddingError(
-                f"{len(batch)} texts gave vectors of shape {vectors.shape}",
-                subject=type(embedder).__name__,
-                remedy="An embedder returns one row for each text.",
-            )
         # Rounded: a vector differs by some 1e-6 with what it is batched with.
-        found.update(zip(batch, np.nan_to_num(vectors).round(5).astype(np.float16).astype(np.float32), strict=True))
+        vectors = embedded(embedder, batch).round(5).astype(np.float16)
+        found.update(zip(batch, vectors.astype(np.float32), strict=True))
     result: list[NDArray[np.float32]] = []
     position = 0
     for record in records:

@@ -14,7 +14,7 @@ from ctxkit.compression.bridges import Titles, bridges, shared_names
 from ctxkit.compression.records import Record, name_hashes, stem_hash
 from ctxkit.compression.terms import asks_for_a_figure, question_terms, terms
 from ctxkit.documents import Candidate
-from ctxkit.errors import EmbeddingError
+from ctxkit.embedding.checked import embedded
 from ctxkit.protocols import Embedder
 
 __all__ = ["Relevance", "lexical_scores", "relevance"]
@@ -186,13 +186,7 @@ def _cosines(
     count = sum(len(record) for record in records)
     if embedder is None:
         return np.zeros(count), [], np.zeros(0, dtype=np.float32)
-    query = np.asarray(embedder.embed([question]), dtype=np.float32)
-    if query.shape != (1, embedder.dimension):
-        raise EmbeddingError(
-            f"1 text gave vectors of shape {query.shape}",
-            subject=type(embedder).__name__,
-            remedy="An embedder returns one row for each text.",
-        )
+    query = embedded(embedder, [question])
     vectors = [record.vectors for record in records if record.vectors is not None]
     return _products(vectors, query[0]), vectors, query[0]
 

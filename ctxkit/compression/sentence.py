@@ -11,6 +11,7 @@ import numpy as np
 from ctxkit.checking import check_kind, check_number, check_whole
 from ctxkit.compression.aims import check_aims
 from ctxkit.compression.choosing import Choice, GapCosts
+from ctxkit.compression.counting import counting
 from ctxkit.compression.cutting import Cutter
 from ctxkit.compression.dialogue import spread
 from ctxkit.compression.filling import Filling, Leaning, Place
@@ -20,7 +21,6 @@ from ctxkit.compression.sentence_store import SentenceStore
 from ctxkit.documents import Candidate, Query
 from ctxkit.protocols import Embedder, TokenCounter
 from ctxkit.stage_inputs import check_candidates
-from ctxkit.tokens import get_counter
 
 __all__ = ["SentenceCompressor"]
 
@@ -96,7 +96,7 @@ class SentenceCompressor:
 
     def __call__(self, query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
         check_candidates(query, candidates)
-        counter = self.counter or get_counter()
+        counter = counting(self.counter)
         # In one order whatever order they came in: sums of floats depend on it.
         order = sorted(range(len(candidates)), key=lambda at: _identity(candidates[at]))
         items = [candidates[at] for at in order]
@@ -138,7 +138,7 @@ class SentenceCompressor:
 
     def notes(self, query: Query, before: Sequence[Candidate], after: Sequence[Candidate]) -> dict[str, Any]:
         """For the trace: tokens in and out, what was aimed at; and where nothing fits or is near enough, that."""
-        counter = self.counter or get_counter()
+        counter = counting(self.counter)
         total, left = (sum(counter.count(item.text) + self.overhead for item in items) for items in (before, after))
         found: dict[str, Any] = {"tokens_in": total, "tokens_out": left, "target": self._target(query, total)}
         if found["target"] is not None and left > found["target"]:

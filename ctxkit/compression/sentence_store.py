@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctxkit.checking import check_kind, check_whole
+from ctxkit.compression.counting import counting
 from ctxkit.compression.records import Record, context_of, embed_records, make_record, recounted
 from ctxkit.compression.units import Unit
 from ctxkit.documents import Candidate, Chunk, Span
-from ctxkit.errors import StorageError
+from ctxkit.errors import EmbeddingError, StorageError
 from ctxkit.protocols import Embedder, TokenCounter
 
 __all__ = ["SentenceStore"]
@@ -101,6 +102,7 @@ class SentenceStore:
         Raises `EmbeddingError` where the embedder fails, `StorageError` where the file cannot be written.
         """
         items = [Candidate(chunk) for chunk in chunks]
+        counter = counting(counter)
         known = self.find(items, counter, embedder)
         new = [item for item, record in zip(items, known, strict=True) if record is None]
         records = [make_record(item, counter) for item in new]
@@ -207,7 +209,14 @@ class SentenceStore:
 
 def _maker(embedder: Embedder | None) -> str:
     """Names what a record depends on beside the text and the counter."""
-    return f"{_VERSION} {embedder.fingerprint if embedder is not None else '-'}"
+    fingerprint = "-" if embedder is None else getattr(embedder, "fingerprint", None)
+    if not isinstance(fingerprint, str):
+        raise EmbeddingError(
+            f"the embedder's fingerprint is {fingerprint!r:.60}",
+            subject=type(embedder).__name__,
+            remedy="Give it an attribute fingerprint, a str that names its weights: vectors are kept under it.",
+        )
+    return f"{_VERSION} {fingerprint}"
 
 
 def _same(chunk: Chunk, context: str, item: Candidate) -> bool:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ctxkit.checking import check_able, check_number
+from ctxkit.checking import check_able, check_number, check_whole
+from ctxkit.compression.counting import counting
 from ctxkit.documents import Candidate, Query
 from ctxkit.errors import ConfigError
 from ctxkit.protocols import Stage, TokenCounter
-from ctxkit.stage_inputs import check_candidates
-from ctxkit.tokens import get_counter
+from ctxkit.stage_inputs import check_candidates, run_stage
 
 __all__ = ["Worth", "WorthIt", "seconds_per_token", "worth_it"]
 
@@ -62,6 +62,8 @@ def worth_it(tokens_in: int, tokens_out: int, *, compressing: float, reading: fl
         >>> worth_it(10_000, 2_000, compressing=1e-2, reading=1e-3).pays
         False
     """
+    for name, tokens in (("tokens_in", tokens_in), ("tokens_out", tokens_out)):
+        check_whole(tokens, name, minimum=0, remedy="Give a number of tokens, 0 or more.")
     for name, value in (("compressing", compressing), ("reading", reading), ("fixed", fixed)):
         check_number(value, name, minimum=0.0, remedy="Give seconds, 0 or more.")
     return Worth(fixed + compressing * tokens_in, reading * max(0, tokens_in - tokens_out), tokens_in, tokens_out)
@@ -74,13 +76,15 @@ def seconds_per_token(
 
     Raises `ConfigError` for candidates without a token: they measure nothing.
     """
-    count = counter or get_counter()
+    check_candidates(query, candidates)
+    check_whole(runs, "runs", minimum=1)
+    count = counting(counter)
     tokens = sum(count.count(candidate.text) for candidate in candidates)
     if not tokens:
         raise ConfigError("there is nothing to measure with", remedy="Give candidates with text, like those in use.")
-    stage(query, candidates)
+    run_stage(stage, query, candidates)
     best = float("inf")
-    for _ in range(max(1, runs)):
+    for _ in range(runs):
         started = time.perf_counter()
         stage(query, candidates)
         best = min(best, time.perf_counter() - started)
@@ -131,7 +135,7 @@ class WorthIt:
         check_candidates(query, candidates)
         worth = self.estimate(query, candidates)
         forced = query.room is not None and worth.tokens_in > query.room
-        return list(self.stage(query, candidates)) if forced or worth.pays else list(candidates)
+        return run_stage(self.stage, query, candidates) if forced or worth.pays else list(candidates)
 
     def estimate(self, query: Query, candidates: Sequence[Candidate]) -> Worth:
         """What compressing these would cost and save; the output is taken to be `ratio` times smaller."""
@@ -149,5 +153,5 @@ class WorthIt:
         return {**worth.to_json(), "tokens_out": self._count(after), "decision": done}
 
     def _count(self, candidates: Sequence[Candidate]) -> int:
-        counter = self.counter or get_counter()
+        counter = counting(self.counter)
         return sum(counter.count(candidate.text) for candidate in candidates)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ctxkit.checking import check_able, check_number, check_whole
 from ctxkit.documents import Candidate, Query
-from ctxkit.errors import EmbeddingError
+from ctxkit.embedding.checked import embedded
 from ctxkit.protocols import Embedder
 from ctxkit.reranking.scores import unit_scores
 from ctxkit.stage_inputs import check_candidates
@@ -88,17 +88,10 @@ class Diversity:
 
     def _embed(self, embedder: Embedder, texts: list[str]) -> NDArray[np.float32]:
         batches = [
-            np.asarray(embedder.embed(texts[start : start + self.batch_size]), dtype=np.float32)
+            embedded(embedder, texts[start : start + self.batch_size])
             for start in range(0, len(texts), self.batch_size)
         ]
-        vectors = np.concatenate(batches)
-        if vectors.ndim != 2 or len(vectors) != len(texts):
-            raise EmbeddingError(
-                f"{len(texts)} texts gave vectors of shape {vectors.shape}",
-                subject=type(embedder).__name__,
-                remedy="An embedder returns one row for each text.",
-            )
-        return vectors
+        return np.concatenate(batches)
 
 
 class _Similarity(Protocol):
