@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ctxkit.compression.overlaps import Claims
 from ctxkit.compression.units import BLANKS, Unit
 from ctxkit.documents import GAP, Candidate, Span
 from ctxkit.protocols import TokenCounter
@@ -28,10 +29,18 @@ class Choice:
     `cost` adds the tokens of each sentence and each gap mark; a tokenizer that merges across them may count a token
     or two otherwise, so the caller counts the text itself before it promises anything.
 
-    A sentence that is not taken may be sent in parts (`cut`); these are not in `cost`.
+    A sentence that is not taken may be sent in parts (`cut`); these are not in `cost`. Where other candidates overlap
+    this one, `claims` says who has taken what; only what is `free` may be added or cut.
     """
 
-    def __init__(self, candidate: Candidate, units: Sequence[Unit], tokens: Sequence[int], gaps: GapCosts) -> None:
+    def __init__(
+        self,
+        candidate: Candidate,
+        units: Sequence[Unit],
+        tokens: Sequence[int],
+        gaps: GapCosts,
+        claims: Claims | None = None,
+    ) -> None:
         self.candidate = candidate
         self.units = units
         self._sum = 0
@@ -41,6 +50,8 @@ class Choice:
         self._taken: set[int] = set()
         self._parts: dict[int, tuple[Span, ...]] = {}
         self._marked = True
+        self._claims = claims
+        self._brought: dict[int, tuple[int, ...]] = {}
         self._all_headings: bool | None = None
         self._compressed: Candidate | None = None
 
@@ -82,6 +93,10 @@ class Choice:
         """Whether the sentence was taken itself."""
         return unit in self._taken
 
+    def free(self, unit: int) -> bool:
+        """Whether no candidate that overlaps this one has taken a part of the sentence."""
+        return self._claims is None or self._claims.free(self.units[unit].span, self)
+
     def marginal(self, unit: int) -> int:
         """What taking the sentence, and what it needs, would add to the cost; negative where it closes a gap."""
         before = self.cost
@@ -92,14 +107,17 @@ class Choice:
 
     def add(self, unit: int) -> None:
         self._taken.add(unit)
-        for one in (unit, *self.units[unit].needs):
+        needs = self.units[unit].needs
+        if self._claims is not None and needs:  # a header that another candidate sends is not sent again
+            needs = self._brought[unit] = tuple(filter(self.free, needs))
+        for one in (unit, *needs):
             self._uses[one] += 1
             if self._uses[one] == 1:
                 self._change(one, 1)
 
     def remove(self, unit: int) -> None:
         self._taken.discard(unit)
-        for one in (unit, *self.units[unit].needs):
+        for one in (unit, *self._brought.pop(unit, self.units[unit].needs)):
             self._uses[one] -= 1
             if self._uses[one] == 0:
                 self._change(one, -1)
@@ -111,8 +129,14 @@ class Choice:
         """
         self._compressed = None
         self._marked = marked
+        span = self.units[unit].span
+        if self._claims is not None and bool(parts) != (unit in self._parts):
+            if parts:
+                self._claims.claim(span, self)
+            else:
+                self._claims.release(span)
         if parts:
-            start = self.units[unit].span.start
+            start = span.start
             self._parts[unit] = tuple(part.shift(start) for part in parts)
         else:
             self._parts.pop(unit, None)
@@ -129,6 +153,11 @@ class Choice:
     def _change(self, unit: int, sign: int) -> None:
         """Account for one sentence that came (1) or went (-1); `_uses` already tells."""
         self._compressed = None
+        if self._claims is not None:
+            if sign > 0:
+                self._claims.claim(self.units[unit].span, self)
+            else:
+                self._claims.release(self.units[unit].span)
         # Gap marks are charged half a mark an open edge, so that a change looks at its two neighbours only.
         self._sum += sign * (self._tokens[unit] + self._edge(unit, -1) + self._edge(unit, 1))
 

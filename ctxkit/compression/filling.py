@@ -126,6 +126,7 @@ class Filling:
                 place[2] > _LONG * self.target
                 and self.target - self.used >= _SHARE * place[2]
                 and not self.choices[place[0]].takes(place[1])
+                and self.choices[place[0]].free(place[1])
                 and not self._is_said(place)
             ):
                 self._waiting = place
@@ -146,7 +147,8 @@ class Filling:
             left = self.target - self.used
             if left < min(_CRUMB, (1 - _ENOUGH) * self.target) or cuts == _CUTS:
                 break
-            if place[1] not in self.choices[place[0]] and not self._is_said(place):
+            choice = self.choices[place[0]]
+            if place[1] not in choice and choice.free(place[1]) and not self._is_said(place):
                 cuts += 1
                 self._cut_one(place, marked=True)
         if not self.used:  # no room even for a mark and a word
@@ -176,10 +178,10 @@ class Filling:
         return bool(best[1])
 
     def _take(self, place: Place) -> bool:
-        """Take the sentence if it fits."""
+        """Take the sentence if it fits, and no candidate that overlaps this one has it."""
         number, unit, _ = place
         choice = self.choices[number]
-        if choice.takes(unit):
+        if choice.takes(unit) or not choice.free(unit):
             return False
         before = choice.cost - (self.overhead if self.overhead and not len(choice) else 0)
         choice.add(unit)
@@ -200,6 +202,8 @@ class Filling:
                 return
             unit -= 1
             if unit not in choice:
+                if not choice.free(unit):
+                    return
                 cost = choice.marginal(unit)
                 if self.used + cost > self.target:
                     return
@@ -213,8 +217,10 @@ class Filling:
             best.setdefault(place[0], place)
         cost = sum(self.choices[place[0]].marginal(place[1]) + self.overhead for place in best.values())
         if cost <= self.target / 2:
-            for place in best.values():
-                self._take(place)
+            waiting = set(best)
+            for place in self.ranking:  # the best one may be one that it shares with a better candidate
+                if place[0] in waiting and self._take(place):
+                    waiting.discard(place[0])
 
     @staticmethod
     def _rank(candidate: Candidate) -> tuple[float, str]:
@@ -225,7 +231,7 @@ class Filling:
         for number, choice in enumerate(self.choices):
             if len(choice):
                 for position in choice.short:
-                    if position not in choice and choice.marginal(position) <= 0:
+                    if position not in choice and choice.free(position) and choice.marginal(position) <= 0:
                         self._take((number, position, 0))
 
     def _head(self) -> None:

@@ -15,6 +15,7 @@ from ctxkit.compression.counting import counting
 from ctxkit.compression.cutting import Cutter
 from ctxkit.compression.dialogue import spread
 from ctxkit.compression.filling import Filling, Leaning, Place
+from ctxkit.compression.overlaps import Claims, claims_of, share_values
 from ctxkit.compression.records import Record, embed_records, make_record
 from ctxkit.compression.relevance import relevance
 from ctxkit.compression.sentence_store import SentenceStore
@@ -39,7 +40,8 @@ class SentenceCompressor:
     candidate comes back with `kept`, the document spans of its sentences, and its text marks each gap. Table rows bring
     their table's header; where there is room, headings come with what stands under them, and what "He" or "This" points
     back to with the sentence that begins so, unless the document's title is what the text is about. What fits already
-    is not touched. The order of the candidates stays.
+    is not touched. The order of the candidates stays. What chunks of one document share is sent once: the better one
+    keeps a sentence that several have, and of sentences that overlap in part the one worth more is kept.
 
     A candidate with nothing to say is left out, one that is all answer stays whole; a sentence that was there before is
     taken when all others are. A sentence that takes more than half of the target and does not fit is cut, and so is the
@@ -107,12 +109,12 @@ class SentenceCompressor:
         if not items or (fits and not self.floor):
             return list(candidates)
         records = self._records(items, known, counter)
-        gaps = GapCosts(counter)
+        gaps, claims = GapCosts(counter), claims_of(items)
         choices = [
-            Choice(item, record.units, record.tokens.tolist(), gaps)
-            for item, record in zip(items, records, strict=True)
+            Choice(item, record.units, record.tokens.tolist(), gaps, shared)
+            for item, record, shared in zip(items, records, claims, strict=True)
         ]
-        ranking, reached = self._ranking(query, items, records)
+        ranking, reached = self._ranking(query, items, records, claims)
         leaning = [Leaning(item, record) for item, record in zip(items, records, strict=True)]
         if not (fits and len(ranking) == sum(len(record) for record in records)):
             room = total if target is None else target
@@ -173,7 +175,9 @@ class SentenceCompressor:
                 records[at] = replace(records[at], vectors=found)
         return records
 
-    def _ranking(self, query: Query, items: Sequence[Candidate], records: Sequence[Record]) -> tuple[list[Place], bool]:
+    def _ranking(
+        self, query: Query, items: Sequence[Candidate], records: Sequence[Record], claims: Sequence[Claims | None]
+    ) -> tuple[list[Place], bool]:
         """Every sentence that may be chosen by itself, best first, and whether any reaches the floor."""
         if not any(len(record) for record in records):
             return [], True
@@ -190,6 +194,7 @@ class SentenceCompressor:
         places[best] = np.arange(len(items))
         chance, in_dialogue = spread(chance, items, records)
         value = np.round(chance / np.power(tokens + 1.0, np.where(in_dialogue, 0.0, _THRIFT)), 9)
+        value = share_values(value, [record.units for record in records], claims)
         order = np.lexsort((units, places[groups], -value))
         order = order[(open_ & near)[order]]
         ranking = zip(groups[order].tolist(), units[order].tolist(), tokens[order].tolist(), strict=True)
