@@ -47,7 +47,7 @@ READ = {
 SHORT = ("alone", "after the prefix")
 """Of `READ`, without `full`, beside the default."""
 
-DEFAULT = "after the prefix and two texts, int8 (default)"
+DEFAULT = "after the prefix and 2 texts, int8 (default)"
 
 READ_AGAIN = (1, 2, 4)
 """How many chunks, those with most words of the question, are read again where they stand: points of the curve."""
