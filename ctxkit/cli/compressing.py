@@ -10,7 +10,7 @@ from dataclasses import replace
 import typer
 
 from ctxkit.cli.output import EmbedderOption, JsonOption, emit, say
-from ctxkit.cli.reading import read_document
+from ctxkit.cli.reading import read_document, text_wanted
 from ctxkit.errors import ConfigError
 
 __all__ = ["add_to"]
@@ -53,8 +53,9 @@ def compress(
         counter=counter,
     )
     if file == "-":
-        head, pieces = read_stream(sys.stdin.buffer, source=name)
-        document = replace(head, text="".join(pieces))
+        with text_wanted():
+            head, pieces = read_stream(sys.stdin.buffer, source=name)
+            document = replace(head, text="".join(pieces))
     else:
         document = read_document(file)
     whole = Span(0, len(document.text))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from ctxkit.compression.overlaps import Claims
 from ctxkit.compression.units import BLANKS, Unit
@@ -105,10 +106,20 @@ class Choice:
         self.remove(unit)
         return added
 
-    def add(self, unit: int) -> None:
+    def least(self, unit: int) -> int:
+        """What a sentence costs with what it needs and nothing else, marks included."""
+        sent = (*self.units[unit].needs, unit)  # a header stands above its rows
+        apart = sum(left + 1 != right for left, right in pairwise(sent))
+        ends = self._gaps.before * (sent[0] > 0) + self._gaps.after * (unit + 1 < len(self.units))
+        return sum(self._tokens[one] for one in sent) + 2 * self._gaps.half * apart + ends
+
+    def add(self, unit: int, *, bare: bool = False) -> None:
+        """Take a sentence, with what it needs unless it is to be `bare`."""
         self._taken.add(unit)
         needs = self.units[unit].needs
-        if self._claims is not None and needs:  # a header that another candidate sends is not sent again
+        if bare:
+            needs = self._brought[unit] = ()
+        elif self._claims is not None and needs:  # a header that another candidate sends is not sent again
             needs = self._brought[unit] = tuple(filter(self.free, needs))
         for one in (unit, *needs):
             self._uses[one] += 1

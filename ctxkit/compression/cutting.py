@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
+from itertools import accumulate
 
 from ctxkit.compression.guards import is_negation, protected_spans
 from ctxkit.compression.terms import asks_for_a_figure, question_terms, terms
@@ -22,7 +23,9 @@ from ctxkit.text import Graphemes
 __all__ = ["Cutter"]
 
 _LINE = re.compile(r"[^\n]*\n(?:[^\S\n]*\n)*|[^\n]+\Z")
-_MARK = r"[,;:)\]}]+(?=[\s\"'\[{(])\s*|(?<=[\"\]}\w]),(?=[\"\[{\-\d])|\s[–—-]{1,2}\s|—|[，；、：）」』】]"
+_MARK = (
+    r"(?:[,;)\]}]|(?<![\"']):)+(?=[\s\"'\[{(])\s*|(?<=[\"\]}\w]),(?=[\"\[{\-\d])|\s[–—-]{1,2}\s|—|[，；、：）」』】]"
+)
 _CLAUSE = re.compile(
     rf"{_MARK}|\s+(?=(?:and|or|but|nor|which|who|whom|whose|where|when|while|because|although|though|if|unless|after"
     r"|before|since|until|that|as)\s)"
@@ -259,21 +262,29 @@ def _best_run(
 ) -> tuple[int, int]:
     """The run of pieces, from and to, that has the room, and most different words of the question, then most in all.
 
-    Linear. It begins where one may; the first of equals; an empty run where not one piece has the room.
+    Of equals the one that begins the sentence, as its subject does, then the one whose words are nearest to each other:
+    the keys of one object, not of two. Linear. It begins where one may; an empty run where not one piece has the room.
     """
     held: Counter[str] = Counter()
-    best, chosen = (-1, 0), (0, 0)
+    best, chosen = (-1, 0, False, 0), (0, 0)
     first, used = 0, 0
+    before = [0, *accumulate(costs)]
+    holders = [at for at, words in enumerate(found) if words]
+    nearest, furthest = 0, -1  # of `holders`: the first in the run, the last
     for last, cost in enumerate(costs, start=1):
         used += cost
         held.update(found[last - 1])
+        furthest += bool(found[last - 1])
         while first < last and (used > room or not opens[first]):
             used -= costs[first]
             held.subtract(found[first])
             first += 1
         if last < len(costs) and used + costs[last] <= room:
             continue  # there is room for the next piece, too
-        value = (sum(count > 0 for count in held.values()), held.total())
+        while nearest < len(holders) and holders[nearest] < first:
+            nearest += 1
+        apart = before[holders[furthest] + 1] - before[holders[nearest]] if nearest <= furthest else 0
+        value = (sum(count > 0 for count in held.values()), held.total(), not first, -apart)
         if last > first and value > best:
             best, chosen = value, (first, last)
     return chosen

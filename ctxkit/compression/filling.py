@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ctxkit.compression.choosing import Choice
 from ctxkit.compression.cutting import Cutter
 from ctxkit.compression.records import Record, term_hash
+from ctxkit.compression.units import Unit
 from ctxkit.documents import Candidate, Span
 from ctxkit.protocols import TokenCounter
 from ctxkit.stop_words import ENGLISH_STOP_WORDS
@@ -28,6 +29,10 @@ _CRUMB = 12
 """Tokens: so much room is filled even where `_ENOUGH` is reached."""
 _CUTS, _ATTEMPTS = 64, 6
 """Sentences that are tried, and rooms that are tried for one."""
+_TELLING = 3
+"""Words, or characters of Chinese less one: fewer of a sentence are a crumb, such as `| web | […]`."""
+_LOOKED_AT = 400
+"""Characters of a sentence in which its first words are."""
 _FURTHEST_BACK = 2
 """Sentences that a sentence such as "He did" may bring with it."""
 
@@ -140,9 +145,17 @@ class Filling:
         return self.choices[place[0]].units[place[1]].text.strip()
 
     def _cut(self) -> None:
-        """Fill what is left with parts of the best sentences that have no room."""
-        cuts = 0
+        """Fill what is left with parts of the best sentences that have no room; with crumbs only where that is much."""
         places = [self._waiting, *self.ranking] if self._waiting else self.ranking
+        self._cut_some(places, least=_TELLING)
+        if self.used < _ENOUGH * self.target:
+            self._cut_some(places, least=1)
+        if not self.used:  # no room even for a mark and a word
+            any(self._cut_one(place, marked=False) for place in self.ranking)
+
+    def _cut_some(self, places: Sequence[Place], *, least: int) -> None:
+        """Cut these sentences in turn while much is left, and keep what has at least so many words."""
+        cuts = 0
         for place in places:
             left = self.target - self.used
             if left < min(_CRUMB, (1 - _ENOUGH) * self.target) or cuts == _CUTS:
@@ -150,11 +163,9 @@ class Filling:
             choice = self.choices[place[0]]
             if place[1] not in choice and choice.free(place[1]) and not self._is_said(place):
                 cuts += 1
-                self._cut_one(place, marked=True)
-        if not self.used:  # no room even for a mark and a word
-            any(self._cut_one(place, marked=False) for place in self.ranking)
+                self._cut_one(place, marked=True, least=least)
 
-    def _cut_one(self, place: Place, *, marked: bool) -> bool:
+    def _cut_one(self, place: Place, *, marked: bool, least: int = 1) -> bool:
         """Take as much of the sentence as fits; its pieces' counts are a token off at times, so the text decides."""
         number, unit, _ = place
         choice = self.choices[number]
@@ -167,7 +178,7 @@ class Filling:
             choice.cut(unit, parts, marked=marked)
             count = self._count(number) if parts else 0
             spare = self.target - others - count
-            if parts and spare >= 0 and count > best[0]:
+            if parts and spare >= 0 and count > best[0] and self._tells(choice.units[unit], parts, least):
                 best = (count, parts)
             if not parts or not spare or (best[0] >= count > 0 and others + best[0] >= _FULL * self.target):
                 break
@@ -176,6 +187,14 @@ class Filling:
         if best[1]:
             self.used = others + best[0]
         return bool(best[1])
+
+    @staticmethod
+    def _tells(unit: Unit, parts: Sequence[Span], least: int) -> bool:
+        """Whether the parts of a sentence have so many words, or it has no more itself; blanks say nothing."""
+        kept = " ".join(part.slice(unit.text) for part in parts)
+        if kept.isspace():
+            return unit.text.isspace()
+        return least <= 1 or len(words(kept)) >= min(least, len(words(unit.text[:_LOOKED_AT])))
 
     def _take(self, place: Place) -> bool:
         """Take the sentence if it fits, and no candidate that overlaps this one has it."""
@@ -186,6 +205,10 @@ class Filling:
         before = choice.cost - (self.overhead if self.overhead and not len(choice) else 0)
         choice.add(unit)
         cost = choice.cost - before
+        if self.used + cost > self.target and choice.least(unit) > self.target:
+            choice.remove(unit)  # its header has no room in all of the target: better the row alone than none
+            choice.add(unit, bare=True)
+            cost = choice.cost - before
         if self.used + cost > self.target:
             choice.remove(unit)
             return False

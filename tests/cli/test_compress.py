@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ctxkit.cli.main import app
-from ctxkit.errors import ConfigError
+from ctxkit.errors import ConfigError, ReadingError
 
 TEXT = (
     "The vault is in the cellar. Bananas grow in warm places. The signing key is rotated every month. "
@@ -85,3 +85,13 @@ def test_a_text_of_which_no_word_fits_stays_whole_and_it_is_said(file: str, argu
     assert "not even a word fits into" in done.stderr
     fitting = runner.invoke(app, ["compress", file, "-q", "key", "--target", "11", *PLAIN])
     assert "fits into" not in fitting.stderr
+
+
+@pytest.mark.parametrize("content", ["", "  \n"])
+def test_a_file_without_text_says_what_to_do(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "empty.txt"
+    path.write_text(content)
+    for file in (str(path), "-"):
+        done = runner.invoke(app, ["compress", file, "-q", "x", *PLAIN], input=content)
+        assert isinstance(done.exception, ReadingError)
+        assert "text in it" in done.exception.remedy
