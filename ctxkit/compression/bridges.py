@@ -39,6 +39,7 @@ class Bridges(NamedTuple):
         known: 1 where it mentions a title that the question names.
         pair_out: of this sentence and the best one that it leads to, how much of the question they cover together.
         pair_in: the same with the best one that leads here.
+        sources, targets: the mentions: a sentence, and the number of the title.
     """
 
     into: Floats
@@ -46,6 +47,8 @@ class Bridges(NamedTuple):
     known: Floats
     pair_out: Floats
     pair_in: Floats
+    sources: NDArray[np.int64]
+    targets: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,7 +125,8 @@ def bridges(
     ]
     edges = sorted(set(edges), key=lambda edge: (-worth[edge[0]], edge))
     if not edges:
-        return Bridges(into, out, known, pair_out, pair_in)
+        none = np.zeros(0, dtype=np.int64)
+        return Bridges(into, out, known, pair_out, pair_in, none, none)
     size = len(titles.words)
     best_in, best_of = np.zeros(size), np.zeros(size)
     np.maximum.at(best_of, own[own >= 0], worth[own >= 0])
@@ -142,7 +146,7 @@ def bridges(
         together = np.maximum(cover[row][None], cover[others]).sum(axis=1) + 0.3 * (cosines[row] + cosines[others])
         pair_out[row] = max(pair_out[row], together.max(initial=0.0))
         pair_in[others] = np.maximum(pair_in[others], together)
-    return Bridges(into, out, known, pair_out, pair_in)
+    return Bridges(into, out, known, pair_out, pair_in, sources, targets)
 
 
 def shared_names(

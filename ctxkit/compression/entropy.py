@@ -145,7 +145,7 @@ class EntropyCompressor:
         if self.embedder is not None:
             vectors = embed_records(records, self.embedder)
             records = [replace(record, vectors=found) for record, found in zip(records, vectors, strict=True)]
-        worth, _ = relevance(question, [text.candidate for text in texts], records, self.embedder)
+        worth = relevance(question, [text.candidate for text in texts], records, self.embedder).chance
         # As for whole sentences: a long one pays a little for its length.
         worth = worth / np.power(np.concatenate([np.zeros(0), *(record.tokens for record in records)]) + 1.0, _THRIFT)
         first = np.cumsum([0, *(len(record) for record in records)])

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ctxkit.compression.bridges import Titles, bridges, shared_names
 from ctxkit.compression.records import Record, name_hashes, stem_hash
 from ctxkit.compression.terms import asks_for_a_figure, question_terms, terms
+from ctxkit.compression.together import Links
 from ctxkit.documents import Candidate
 from ctxkit.embedding.checked import embedded
 from ctxkit.protocols import Embedder
@@ -75,33 +76,35 @@ class Relevance(NamedTuple):
         chance: of being needed, in (0, 1); what orders sentences.
         nearness: to the question alone, in [0, 1], the same for the same sentence whatever stands beside it: the larger
             of the cosine and of the share of the question's words. What a floor is set on.
+        links: what ties the sentences together; None without any.
     """
 
     chance: Floats
     nearness: Floats
+    links: Links | None
 
 
 def relevance(
     question: str, candidates: Sequence[Candidate], records: Sequence[Record], embedder: Embedder | None
 ) -> Relevance:
     """Score the sentences of all candidates, in their order. Linear in their words and vectors."""
-    signals, nearness = _signals(question, candidates, records, embedder)
+    signals, nearness, links = _signals(question, candidates, records, embedder)
     weights = _BY_WORDS if embedder is None else _BY_MEANING
     total = np.full(len(nearness), weights["constant"])
     for name, values in signals.items():
         total += weights.get(name, 0.0) * values
     # Rounded, so that equal sentences stay equal whatever order they were added up in.
-    return Relevance(np.round(1 / (1 + np.exp(-total)), 9), nearness)
+    return Relevance(np.round(1 / (1 + np.exp(-total)), 9), nearness, links)
 
 
 def _signals(
     question: str, candidates: Sequence[Candidate], records: Sequence[Record], embedder: Embedder | None
-) -> tuple[dict[str, Floats], Floats]:
-    """What speaks for each sentence, by name, about in [0, 1]; and its nearness to the question."""
+) -> tuple[dict[str, Floats], Floats, Links | None]:
+    """What speaks for each sentence, by name, about in [0, 1]; its nearness to the question; and what links them."""
     sizes = [len(record) for record in records]
     count = sum(sizes)
     if not count:
-        return {}, np.zeros(0)
+        return {}, np.zeros(0), None
     groups = np.repeat(np.arange(len(records)), sizes)
     offsets = np.concatenate([[0], np.cumsum(sizes)])[:-1]
     found = np.concatenate([record.terms for record in records])
@@ -126,7 +129,8 @@ def _signals(
     share = np.where(titles.of >= 0, titles.shares[titles.of], 0.0) if len(titles.words) else np.zeros(len(records))
     named = np.where(titles.of >= 0, titles.asked[titles.of], 0.0) if len(titles.words) else np.zeros(len(records))
     bridge = bridges(titles, found[inside], rows[inside], groups, leads, worth, cover, cosines)
-    own, shared = shared_names(records, groups, worth, name_hashes(question))
+    names = name_hashes(question)
+    own, shared = shared_names(records, groups, worth, names)
     figures = np.concatenate([record.figures for record in records]) & asks_for_a_figure(question)
     signals = {
         "words": lexical,
@@ -147,7 +151,8 @@ def _signals(
         "length": np.log(np.concatenate([record.tokens for record in records]) + 1.0) / 5,
         "figure": figures.astype(np.float64),
     }
-    return signals, np.clip(np.maximum(raw, known * cover.sum(axis=1)), 0.0, 1.0)
+    links = Links(groups, leads, cover, titles.of, bridge.sources, bridge.targets, frozenset(names))
+    return signals, np.clip(np.maximum(raw, known * cover.sum(axis=1)), 0.0, 1.0), links
 
 
 def _lexical(

@@ -19,13 +19,14 @@ from ctxkit.compression.overlaps import Claims, claims_of, share_values
 from ctxkit.compression.records import Record, embed_records, make_record
 from ctxkit.compression.relevance import relevance
 from ctxkit.compression.sentence_store import SentenceStore
+from ctxkit.compression.together import order_together
 from ctxkit.documents import Candidate, Query
 from ctxkit.protocols import Embedder, TokenCounter
 from ctxkit.stage_inputs import check_candidates
 
 __all__ = ["SentenceCompressor"]
 
-_THRIFT = 0.3
+_THRIFT = 0.45
 """How far a sentence's length counts against it: 1 would be gain a token, which prefers crumbs."""
 
 
@@ -36,7 +37,8 @@ class SentenceCompressor:
     What a sentence is worth is the chance that it is needed, by a logistic regression on its words (BM25), its meaning
     (the cosine to the question, and to the question moved towards the best sentences), its names, the title it stands
     under, and bridges: whether a good sentence elsewhere mentions this one's title, and how much of the question the
-    two cover together. Sentences are taken by this chance over a root of their length. Nothing is rewritten: a
+    two cover together. Sentences are taken by this chance over a root of their length, the first ten one by one, by
+    what each adds to those before it (`order_together`). Nothing is rewritten: a
     candidate comes back with `kept`, the document spans of its sentences, and its text marks each gap. Table rows bring
     their table's header; where there is room, headings come with what stands under them, and what "He" or "This" points
     back to with the sentence that begins so, unless the document's title is what the text is about. What fits already
@@ -114,10 +116,10 @@ class SentenceCompressor:
             Choice(item, record.units, record.tokens.tolist(), gaps, shared)
             for item, record, shared in zip(items, records, claims, strict=True)
         ]
-        ranking, reached = self._ranking(query, items, records, claims)
+        room = total if target is None else target
+        ranking, reached = self._ranking(query, items, records, claims, room)
         leaning = [Leaning(item, record) for item, record in zip(items, records, strict=True)]
         if not (fits and len(ranking) == sum(len(record) for record in records)):
-            room = total if target is None else target
             Filling(
                 choices,
                 ranking,
@@ -176,12 +178,17 @@ class SentenceCompressor:
         return records
 
     def _ranking(
-        self, query: Query, items: Sequence[Candidate], records: Sequence[Record], claims: Sequence[Claims | None]
+        self,
+        query: Query,
+        items: Sequence[Candidate],
+        records: Sequence[Record],
+        claims: Sequence[Claims | None],
+        room: int,
     ) -> tuple[list[Place], bool]:
         """Every sentence that may be chosen by itself, best first, and whether any reaches the floor."""
         if not any(len(record) for record in records):
             return [], True
-        chance, nearness = relevance(query.text, items, records, self.embedder)
+        chance, nearness, links = relevance(query.text, items, records, self.embedder)
         sizes = [len(record) for record in records]
         groups = np.repeat(np.arange(len(records)), sizes)
         units = np.concatenate([np.arange(size) for size in sizes])
@@ -197,6 +204,8 @@ class SentenceCompressor:
         value = share_values(value, [record.units for record in records], claims)
         order = np.lexsort((units, places[groups], -value))
         order = order[(open_ & near)[order]]
+        if links is not None and not in_dialogue.any():
+            order = order_together(order, value, tokens, records, links, room)
         ranking = zip(groups[order].tolist(), units[order].tolist(), tokens[order].tolist(), strict=True)
         return list(ranking), bool(near.any())
 
