@@ -117,6 +117,14 @@ def test_time_grows_with_the_chunks_that_overlap() -> None:
     doubling(compressing, 20)
 
 
+def test_time_grows_with_the_versions_of_a_document() -> None:
+    def finding(size: int) -> Callable[[], object]:
+        given_ = [one for n in range(size) for one in pieces(f"Version {n} says so.", [(0, 12)])]
+        return lambda: claims_of(given_)
+
+    doubling(finding, 1_000)
+
+
 @pytest.mark.parametrize("copies", [2, 30])
 def test_the_same_chunk_many_times(copies: int) -> None:
     given_ = pieces(TEXT, [(0, 250)] * copies)
