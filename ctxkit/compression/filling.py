@@ -205,7 +205,7 @@ class Filling:
         before = choice.cost - (self.overhead if self.overhead and not len(choice) else 0)
         choice.add(unit)
         cost = choice.cost - before
-        if self.used + cost > self.target and choice.least(unit) > self.target:
+        if self.used + cost > self.target and choice.units[unit].needs and choice.least(unit) > self.target:
             choice.remove(unit)  # its header has no room in all of the target: better the row alone than none
             choice.add(unit, bare=True)
             cost = choice.cost - before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 from ctxkit.documents import Span, merge_spans
 from ctxkit.protected import code_fences
@@ -104,6 +105,12 @@ def names_in(query: str) -> list[str]:
         >>> names_in("Was Ed Wood the director of “Glen or Glenda”?")
         ['Glen or Glenda', 'Ed', 'Wood', 'Glen', 'Glenda']
     """
+    return list(_names_in(query))
+
+
+@lru_cache(maxsize=8)
+def _names_in(query: str) -> tuple[str, ...]:
+    """Asked for each sentence that is cut."""
     names: list[str] = [hit[1] for hit in _QUOTED.finditer(query)]
     mixed = _HAN.search(query) is not None
     for hit in _NAME.finditer(query):
@@ -115,7 +122,7 @@ def names_in(query: str) -> list[str]:
             continue
         if mixed or not word.islower():
             names.append(word.removesuffix("'s").removesuffix("’s"))
-    return list(dict.fromkeys(names))[:_MOST_NAMES]
+    return tuple(dict.fromkeys(names))[:_MOST_NAMES]
 
 
 def is_negation(word: str) -> bool:

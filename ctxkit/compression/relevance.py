@@ -23,6 +23,8 @@ __all__ = ["Relevance", "lexical_scores", "relevance"]
 Floats = NDArray[np.float64]
 
 _K1, _B = 1.2, 0.75
+_MOST_ASKED = 512
+"""Words of a question that are looked for: a longer one is a text, and most of its words are in every sentence."""
 _COMPANY = 0.4
 """How much of its candidate's best score a sentence gets, before names count."""
 _EXPANDING, _EXPANSION, _SHARPNESS = 5, 0.6, 8.0
@@ -169,9 +171,10 @@ def _lexical(
     mean = float(lengths.mean()) if lengths.any() else 1.0
     norm = _K1 * (1 - _B + _B * lengths / mean)
     scores = np.zeros(count)
-    cover = np.zeros((count, len(asked)))
-    for column, term in enumerate(asked):
-        times = np.bincount(rows[found == np.uint32(stem_hash(term))], minlength=count)
+    hashes, nowhere = _looked_for(asked, found)
+    cover = np.zeros((count, len(hashes)))
+    for column, term in enumerate(hashes):
+        times = np.bincount(rows[found == term], minlength=count)
         holders = np.flatnonzero(times)
         if len(holders):
             weight = math.log(1 + (count - len(holders) + 0.5) / (len(holders) + 0.5))
@@ -180,8 +183,19 @@ def _lexical(
     weights = cover.max(axis=0, initial=0.0)
     total = float(weights.sum())
     # A word that no sentence has counts like the rarest there could be.
-    missing = math.log(1 + (count + 0.5) / 0.5) * int((weights == 0.0).sum())
+    missing = math.log(1 + (count + 0.5) / 0.5) * (nowhere + int((weights == 0.0).sum()))
     return scores, cover / max(1e-9, total), total / max(1e-9, total + missing)
+
+
+def _looked_for(asked: Sequence[str], found: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], int]:
+    """The hashes of the question's words, of a long question the rarest that there are; and how many are nowhere."""
+    hashes = np.array([stem_hash(term) for term in asked], dtype=np.uint32)
+    if len(hashes) <= _MOST_ASKED:
+        return hashes, 0
+    kinds, counts = np.unique(found, return_counts=True)
+    there = np.flatnonzero(np.isin(hashes, kinds))
+    rarest = np.argsort(counts[np.searchsorted(kinds, hashes[there])], kind="stable")[:_MOST_ASKED]
+    return hashes[there[np.sort(rarest)]], len(hashes) - len(there)
 
 
 def _cosines(
@@ -239,9 +253,10 @@ def lexical_scores(question: str, texts: Sequence[str]) -> Floats:
     lengths = np.array([sum(row.values()) for row in rows], dtype=np.float64)
     mean = float(lengths.mean()) if len(lengths) and lengths.any() else 1.0
     scores = np.zeros(len(texts))
-    for term in dict.fromkeys(asked):
+    held = Counter(term for row in rows for term in row)
+    for term in sorted(held.keys() & set(asked), key=lambda term: (held[term], term))[:_MOST_ASKED]:
         found = np.array([row[term] for row in rows], dtype=np.float64)
         holders = int((found > 0).sum())
-        weight = math.log(1 + (len(texts) - holders + 0.5) / (holders + 0.5)) if holders else 0.0
+        weight = math.log(1 + (len(texts) - holders + 0.5) / (holders + 0.5))
         scores += weight * found * (_K1 + 1) / (found + _K1 * (1 - _B + _B * lengths / mean))
     return scores
