@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ctxkit.answers import Answer, answered
-from ctxkit.checking import check_whole
+from ctxkit.checking import check_kind, check_whole
 from ctxkit.composing import budget_for, check_part_names, find, paths_of, payload_of, recalling
 from ctxkit.documents import Candidate, Document, Query
 from ctxkit.engine_parts import EngineParts
@@ -20,6 +20,7 @@ from ctxkit.messages import Message
 from ctxkit.prompts import Budget, Completion, CompletionDelta, CompletionOptions, Prompt
 from ctxkit.protocols import Model
 from ctxkit.settings import default_store, default_tenant
+from ctxkit.stage_inputs import check_candidates
 from ctxkit.trace import Trace
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ class ContextEngine(EngineParts):
         self, documents: Iterable[Document], *, on_document: Callable[[str, IngestReport], None] | None = None
     ) -> IngestReport:
         """Store documents that the application has read itself."""
+        check_kind(documents, Iterable, "documents", remedy="Give a list of Document, or another iterable.")
         return self._ingestion(on_document).run(documents)[0]
 
     def _ingestion(self, on_document: Callable[[str, IngestReport], None] | None) -> Ingestion:
@@ -214,6 +216,8 @@ class ContextEngine(EngineParts):
         chosen, values = self._template(template), payload_of(self.store, payload)
         history = self.store.sessions.messages(session) if session is not None else ()
         past = recalling(self.window, recall, self.recaller, session, history, now) if recall else self.window
+        if candidates is not None:
+            check_candidates(query, candidates)
         used: list[Candidate] = list(candidates or ())
 
         def retrieve(asked: Query) -> Sequence[Candidate]:

@@ -11,7 +11,7 @@ from ctxkit.documents import Candidate, Document, Query
 from ctxkit.errors import ConfigError
 from ctxkit.messages import Message
 
-__all__ = ["check_asked", "check_candidates", "check_document", "check_message", "each_text", "run_stage"]
+__all__ = ["check_asked", "check_candidates", "check_document", "check_ids", "check_message", "each_text", "run_stage"]
 
 
 def check_document(document: Any) -> None:
@@ -59,6 +59,16 @@ def _check_score(candidate: Candidate) -> None:
 def check_message(message: Any) -> None:
     """A `Message`, neither its text nor the dict that a provider takes."""
     check_kind(message, Message, "a message", remedy="Give a Message; Message.from_openai() makes one of a dict.")
+
+
+def check_ids(ids: Any, what: str) -> None:
+    """Several ids, not one: its characters would be taken for ids."""
+    remedy = f"Give a list of {what}, each a str."
+    if isinstance(ids, str):
+        raise ConfigError(f"one id is given where {what} are taken", subject=ids[:60], remedy=f"Pass [{ids[:60]!r}].")
+    check_kind(ids, Collection, what, remedy=remedy)
+    for one in ids:
+        check_kind(one, str, f"one of the {what}", remedy=remedy)
 
 
 def each_text(texts: Iterable[str], method: str) -> Iterator[str]:

@@ -15,7 +15,7 @@ from ctxkit.checking import check_kind, check_number
 from ctxkit.compression.guards import is_negation
 from ctxkit.documents import Candidate, Query, Source
 from ctxkit.errors import ConfigError
-from ctxkit.stage_inputs import check_candidates
+from ctxkit.stage_inputs import check_candidates, each_text
 from ctxkit.text import words
 
 __all__ = ["Deduplicate"]
@@ -80,7 +80,7 @@ class Deduplicate:
         check_candidates(query, candidates)
         index = _Index(self.threshold)
         said = self.history(query) if callable(self.history) else self.history
-        for text in said:
+        for text in each_text(said, "history"):
             index.add(_print(text), -1)
         order = sorted(range(len(candidates)), key=lambda at: (-candidates[at].score, candidates[at].chunk.id))
         copies: dict[int, list[int]] = {}

@@ -11,7 +11,7 @@ import io
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from ctxkit.compression.units import Unit
 from ctxkit.documents import Candidate, Chunk, Span
 from ctxkit.errors import EmbeddingError, StorageError
 from ctxkit.protocols import Embedder, TokenCounter
+from ctxkit.stage_inputs import check_ids
 
 __all__ = ["SentenceStore"]
 
@@ -101,7 +102,11 @@ class SentenceStore:
 
         Raises `EmbeddingError` where the embedder fails, `StorageError` where the file cannot be written.
         """
-        items = [Candidate(chunk) for chunk in chunks]
+        check_kind(chunks, Iterable, "chunks", remedy="Give a list of Chunk.")
+        given = list(chunks)
+        for chunk in given:
+            check_kind(chunk, Chunk, "a chunk", remedy="Give a list of Chunk.")
+        items = [Candidate(chunk) for chunk in given]
         counter = counting(counter)
         known = self.find(items, counter, embedder)
         new = [item for item, record in zip(items, known, strict=True) if record is None]
@@ -120,8 +125,9 @@ class SentenceStore:
             self._write("insert or replace into sentences values (?, ?, ?, ?, ?)", rows)
         return len(new)
 
-    def forget(self, document_ids: Iterable[str]) -> None:
+    def forget(self, document_ids: Collection[str]) -> None:
         """Drop everything of these documents."""
+        check_ids(document_ids, "document ids")
         gone = set(document_ids)
         with self._lock:
             for key in [key for key, (chunk, _, _) in self._held.items() if chunk.document_id in gone]:

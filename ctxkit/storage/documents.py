@@ -11,6 +11,7 @@ from sqlalchemy import LargeBinary, func, literal_column
 
 from ctxkit.documents import Chunk, Document
 from ctxkit.errors import ConfigError, NotFoundError, StorageError
+from ctxkit.stage_inputs import check_ids
 from ctxkit.storage import rows, tables, vectors
 from ctxkit.storage.checks import checked_name, checked_text
 from ctxkit.storage.clock import now
@@ -41,6 +42,7 @@ class Documents:
 
     def states(self, ids: Sequence[str]) -> dict[str, DocumentState]:
         """Content hash and recipe of those of the documents that are stored. One query, O(len(ids) log n)."""
+        check_ids(ids, "document ids")
         wanted = [checked_text(item, "a document id") for item in ids]
         table = tables.documents
 
@@ -118,6 +120,7 @@ class Documents:
 
     def delete(self, ids: Sequence[str]) -> int:
         """Delete documents with everything derived from them; how many there were."""
+        check_ids(ids, "document ids")
         wanted = sorted({checked_text(item, "a document id") for item in ids})
         table = tables.documents
 

@@ -181,3 +181,24 @@ def test_every_error_of_a_wrong_part_is_of_the_tree() -> None:
             if query is QUERY or one is None:
                 with pytest.raises(CtxkitError):
                     SentenceCompressor(target=3)(query, one)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("said", [None, "one text", [3], 3])
+def test_a_history_that_gives_no_texts(said: Any) -> None:
+    with pytest.raises(ConfigError):
+        Deduplicate(history=lambda query: said)(QUERY, GIVEN)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda store: store.forget("abc"),
+        lambda store: store.forget([3]),
+        lambda store: store.prepare("abc", None, None),
+        lambda store: store.prepare([None], None, None),
+        lambda store: store.prepare(None, None, None),
+    ],
+)
+def test_ids_and_chunks_are_lists_of_such(use: Callable[[SentenceStore], object]) -> None:
+    with pytest.raises(ConfigError):
+        use(SentenceStore())
