@@ -23,11 +23,13 @@ from ctxkit.text import Graphemes
 __all__ = ["Cutter"]
 
 _LINE = re.compile(r"[^\n]*\n(?:[^\S\n]*\n)*|[^\n]+\Z")
+# A run of marks or blanks is taken whole, from its beginning: none is read twice.
 _MARK = (
-    r"(?:[,;)\]}]|(?<![\"']):)+(?=[\s\"'\[{(])\s*|(?<=[\"\]}\w]),(?=[\"\[{\-\d])|\s[–—-]{1,2}\s|—|[，；、：）」』】]"
+    r"(?<![,;:)\]}])(?:[,;)\]}]|(?<![\"']):)++(?=[\s\"'\[{(])\s*+"
+    r"|(?<=[\"\]}\w]),(?=[\"\[{\-\d])|\s[–—-]{1,2}\s|—|[，；、：）」』】]"
 )
 _CLAUSE = re.compile(
-    rf"{_MARK}|\s+(?=(?:and|or|but|nor|which|who|whom|whose|where|when|while|because|although|though|if|unless|after"
+    rf"{_MARK}|(?<!\s)\s++(?=(?:and|or|but|nor|which|who|whom|whose|where|when|while|because|although|though|if|unless|after"
     r"|before|since|until|that|as)\s)"
 )
 _WORD = re.compile(rf"\s*(?:[{UNSPACED}]|[^\s{UNSPACED}]+)|\s+\Z")

@@ -7,9 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from ctxkit.compression import Cascade, SentenceCompressor
+from ctxkit.compression.cutting import Cutter
 from ctxkit.compression.relevance import lexical_scores
 from ctxkit.documents import Query
 from ctxkit.testing.stages import make_candidates
+from ctxkit.tokens import get_counter
 from tests.timing import doubling
 
 
@@ -37,6 +39,12 @@ def long_question(size: int) -> Callable[[], object]:
     return lambda: stage(question, given)
 
 
+def runs(size: int) -> Callable[[], object]:
+    texts = [mark * size for mark in (" ", ",", "):", "\n ", "- ", '":', "不", "a,", "1.")]
+    cutter = Cutter("what is a?", get_counter())
+    return lambda: [cutter.part(text, size) for text in texts]
+
+
 def cascade(size: int) -> Callable[[], object]:
     words = vocabulary(size)
     given, question = make_candidates([f"{word} was said." for word in words]), Query(" ".join(words))
@@ -44,7 +52,9 @@ def cascade(size: int) -> Callable[[], object]:
     return lambda: stage(question, given)
 
 
-@pytest.mark.parametrize(("prepare", "size"), [(tiny, 600), (one_line, 20_000), (long_question, 3_000), (cascade, 700)])
+@pytest.mark.parametrize(
+    ("prepare", "size"), [(tiny, 600), (one_line, 20_000), (long_question, 3_000), (cascade, 700), (runs, 1_000)]
+)
 def test_time_grows_with_the_input(prepare: Callable[[int], Callable[[], object]], size: int) -> None:
     doubling(prepare, size)
 
