@@ -13,7 +13,7 @@ import pytest
 
 from ctxkit.compression import Cascade, Deduplicate, SentenceCompressor, SentenceStore, WorthIt, seconds_per_token
 from ctxkit.compression import worth_it as worth
-from ctxkit.documents import Candidate, Query
+from ctxkit.documents import GAP, Candidate, Query
 from ctxkit.errors import ConfigError, CtxkitError, EmbeddingError
 from ctxkit.reranking import Diversity
 from ctxkit.testing import HashEmbedder
@@ -74,7 +74,7 @@ def test_counts_of_numpy_and_nothing_for_white_space_count() -> None:
             return np.int64(len(text.split()))
 
     (left,) = SentenceCompressor(target=4, counter=Words())(QUERY, GIVEN[:1])
-    assert left.text == "Keys rotate monthly. […]"
+    assert left.text == f"Keys rotate monthly.{GAP.rstrip()}"
 
 
 class Embedding(HashEmbedder):
