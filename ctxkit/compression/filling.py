@@ -194,7 +194,7 @@ class Filling:
         kept = " ".join(part.slice(unit.text) for part in parts)
         if kept.isspace():
             return unit.text.isspace()
-        return least <= 1 or len(words(kept)) >= min(least, len(words(unit.text[:_LOOKED_AT])))
+        return len(words(kept)) >= min(least, len(words(unit.text[:_LOOKED_AT])))
 
     def _take(self, place: Place) -> bool:
         """Take the sentence if it fits, and no candidate that overlaps this one has it."""
