@@ -33,8 +33,9 @@ __all__ = [
     "total_length",
 ]
 
-GAP = " […] "
-"""What stands in a candidate's text where compression left something out."""
+GAP = "\n[…] "
+"""What stands in a candidate's text where compression left something out: at the head of a line, in one token; between
+two sentences of a line it made the answers of a small model .3 nats a token less likely."""
 
 
 class Span(NamedTuple):

@@ -227,8 +227,8 @@ class TestCandidate:
 
     def test_gaps_are_marked_at_the_start_between_and_at_the_end(self) -> None:
         candidate = Candidate(chunk_of("abcdefgh"))
-        assert candidate.keeping([Span(101, 103), Span(105, 107)]).text == "[…] bc […] fg […]"
-        assert candidate.keeping([Span(100, 102)]).text == "ab […]"
+        assert candidate.keeping([Span(101, 103), Span(105, 107)]).text == "[…] bc\n[…] fg\n[…]"
+        assert candidate.keeping([Span(100, 102)]).text == "ab\n[…]"
         assert candidate.keeping([Span(106, 108)]).text == "[…] gh"
         assert candidate.keeping([Span(0, 1000)]).text == "abcdefgh"
 
@@ -237,7 +237,7 @@ class TestCandidate:
         words = [Span(102, 105), Span(108, 111)]
         assert candidate.keeping(words, gap="").text == " cd gh"
         assert candidate.keeping(words, gap=" ").text == " cd  gh"
-        assert candidate.keeping(words, gap="").keeping(words).text == "[…]  cd […]  gh", "the mark is the default"
+        assert candidate.keeping(words, gap="").keeping(words).text == "[…]  cd\n[…]  gh", "the mark is the default"
         with pytest.raises(ConfigError, match="gap"):
             candidate.keeping(words, gap="invented")
 

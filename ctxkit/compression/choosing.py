@@ -16,12 +16,16 @@ __all__ = ["Choice", "GapCosts"]
 
 
 class GapCosts:
-    """What the three forms of the gap mark cost by a counter: between pieces, before the first, after the last."""
+    """What the three forms of the gap mark cost by a counter: between pieces, before the first, after the last.
+
+    Each is counted beside sentences: a tokenizer that joins a full stop and the new line after it counts fewer so.
+    """
 
     def __init__(self, counter: TokenCounter) -> None:
-        self.half = (counter.count(GAP) + 1) // 2
-        self.before = counter.count(GAP.lstrip())
-        self.after = counter.count(GAP.rstrip())
+        alone = counter.count("It is.")
+        self.half = (max(1, counter.count(f"It is.{GAP}It is.") - 2 * alone) + 1) // 2
+        self.before = max(1, counter.count(f"{GAP.lstrip()}It is.") - alone)
+        self.after = max(1, counter.count(f"It is.{GAP.rstrip()}") - alone)
 
 
 class Choice:

@@ -23,7 +23,7 @@ class TestOverlaps:
         prompt = build(candidates=parts)
         assert contexts(prompt) == [("book", [Span(10, 50), Span(100, 400)])]
         text = prompt.messages[-1]["content"]
-        assert f"\n[…] {BOOK.text[10:50]} […] {BOOK.text[100:400]}\n</document" in text
+        assert f"\n[…] {BOOK.text[10:50]}\n[…] {BOOK.text[100:400]}\n</document" in text
 
     @pytest.mark.parametrize("other", ["", " ", GAP])
     def test_the_gaps_of_pruned_words_cost_nothing_and_are_traced(self, other: str) -> None:

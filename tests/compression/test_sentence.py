@@ -45,7 +45,7 @@ def test_the_sentences_that_answer_are_kept_as_document_spans() -> None:
     (candidate,) = make_candidates([KEYS])
     (result,) = SentenceCompressor(target=23)(Query("When is the signing key rotated?"), [candidate])
     assert result.text == (
-        "[…] The signing key is rotated every month. […] The old signing key stays valid for a week. […]"
+        "[…] The signing key is rotated every month.\n[…] The old signing key stays valid for a week.\n[…]"
     )
     assert result.kept is not None
     document = f"before {KEYS} after"
