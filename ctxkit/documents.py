@@ -18,6 +18,7 @@ from ctxkit.errors import ConfigError
 
 __all__ = [
     "GAP",
+    "OLD_GAP",
     "Candidate",
     "Chunk",
     "Document",
@@ -36,6 +37,9 @@ __all__ = [
 GAP = "\n[…] "
 """What stands in a candidate's text where compression left something out: at the head of a line, in one token; between
 two sentences of a line it made the answers of a small model .3 nats a token less likely."""
+
+OLD_GAP = " […] "
+"""The mark before `GAP`: that of candidates and segments that were recorded without one."""
 
 
 class Span(NamedTuple):
@@ -328,7 +332,7 @@ class Candidate:
     gap: str = GAP
 
     def __post_init__(self) -> None:
-        if self.gap not in (GAP, " ", ""):
+        if self.gap not in (GAP, OLD_GAP, " ", ""):
             raise ConfigError(
                 f"the gap is {self.gap!r}",
                 subject=self.chunk.id,

@@ -15,7 +15,8 @@ from hypothesis import assume, given, settings
 
 from ctxkit import Budget, ContextEngine, Document
 from ctxkit.assembly import assemble
-from ctxkit.documents import Candidate
+from ctxkit.assembly.pieces import candidate_form
+from ctxkit.documents import GAP, OLD_GAP, Candidate, Chunk, Span
 from ctxkit.errors import BudgetError, ConfigError, NotFoundError, ProviderError, StorageError
 from ctxkit.history import TailWindow
 from ctxkit.messages import Message
@@ -242,3 +243,19 @@ def test_windows_and_stages_are_described_by_what_they_are(engine: ContextEngine
     prompt = record(engine)
     stages = read_prompt(engine.store, prompt.fingerprint).request.stages
     assert [stage[0].rpartition(".")[2] for stage in stages] == ["Hybrid", type(TailWindow()).__name__]
+
+
+@pytest.mark.parametrize("gap", [GAP, OLD_GAP, ""])
+def test_prompts_are_replayed_with_the_mark_they_were_recorded_with(store: Store, gap: str) -> None:
+    document = Document.from_text("Keys rotate monthly. Lunch is at noon. Old keys stay valid.", source="keys.md")
+    chunk = Chunk.of(document, Span(0, len(document.text)), 16)
+    whole = Candidate(Chunk.of(document, Span(0, 20), 5), {"final": 0.4})
+    pruned = Candidate(chunk, {"final": 0.9}).keeping([Span(0, 20), Span(39, 59)], gap=gap)
+    engine = ContextEngine(store, embedder=None)
+    for found in ([pruned], [pruned, whole], [whole]):
+        prompt = engine.assemble("When do keys rotate?", candidates=found, budget=Budget(600), record=True)
+        recorded = read_prompt(store, prompt.fingerprint)
+        assert same(recorded.prompt, prompt)
+        again = engine.assemble(**{**recorded.arguments, "candidates": recorded.candidates})
+        assert (again.fingerprint, again.messages) == (prompt.fingerprint, prompt.messages)
+    assert candidate_form(pruned, str).get("gap", OLD_GAP) == gap, "a record without a mark has the old one"

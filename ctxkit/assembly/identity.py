@@ -9,7 +9,7 @@ from dataclasses import fields, is_dataclass
 from datetime import datetime
 from typing import Any
 
-from ctxkit.documents import GAP, Candidate, content_hash
+from ctxkit.documents import GAP, OLD_GAP, Candidate, content_hash
 from ctxkit.messages import Message, history_hash
 from ctxkit.prompts import Budget
 
@@ -55,7 +55,7 @@ def context_hash(candidates: Sequence[Candidate]) -> str:
             float(candidate.score),
             str(candidate.chunk.metadata.get("source", "")),
             len(candidate.chunk.text),
-            *([] if candidate.gap == GAP else [candidate.gap]),
+            *([] if candidate.gap == (GAP if candidate.kept is None else OLD_GAP) else [candidate.gap]),
         ]
         for candidate in candidates
     ]
