@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,10 +16,10 @@ from ctxkit.compression.aims import check_aims
 from ctxkit.compression.counting import counting
 from ctxkit.compression.entropy_scores import TokenScorer
 from ctxkit.compression.entropy_signals import SIGNALS, Reading, word_values
-from ctxkit.compression.guards import protected_spans
+from ctxkit.compression.guards import name_spans, protected_spans
 from ctxkit.compression.records import embed_records, make_record
 from ctxkit.compression.relevance import relevance
-from ctxkit.compression.words import Word, is_unspaced, split_words
+from ctxkit.compression.words import Word, is_filler, is_unspaced, split_words
 from ctxkit.documents import Candidate, Query, Span, merge_spans
 from ctxkit.errors import ConfigError, ModelError
 from ctxkit.protected import protected_spans as protected_blocks
@@ -29,11 +29,11 @@ from ctxkit.text import is_grapheme_boundary
 
 __all__ = ["EntropyCompressor"]
 
-_ROUNDS = 3
+_ROUNDS = 8
 _THRIFT = 0.3
 _BLANKS = " \t\u3000"
 _LINE = re.compile(r"[^\r\n]++")
-_DEFAULT = ("attention", "sentence")
+_DEFAULT = ("attention", "sentence", "kind")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,8 @@ class EntropyCompressor:
     at the gaps.
 
     Guards hold sentence by sentence: no word of a sentence is kept before its numbers, units, dates, negations, names
-    of the question, identifiers and code. Table rows are kept or left out whole. What fits already is not touched; a
+    (the question's and its own, each whole), identifiers and code. Table rows are
+    kept or left out whole. What fits already is not touched; a
     candidate that no word is left of is not in the result; where no word fits, everything comes back uncompressed.
 
     Reading costs a forward pass over all candidates: with a model of 135 million parameters on one core, seconds. It
@@ -59,9 +60,9 @@ class EntropyCompressor:
         ratio: how many times smaller the result shall be; above 1.
         counter: what counts tokens; by default o200k_base. Give the target model's where you have it.
         embedder: adds meaning to words in what a sentence is worth, as in `SentenceCompressor`.
-        signals: some of `self_information`, `entropy`, `attention`, `sentence`; see `entropy_signals.word_values`. The
-            default is what paid: self-information and entropy beside it kept fewer answers.
-        entities: names that are guarded beside those of the question.
+        signals: some of `self_information`, `entropy`, `attention`, `sentence`, `kind`; see
+            `entropy_signals.word_values`. The default is what paid: self-information and entropy beside it kept fewer answers.
+        entities: names that are guarded beside those of the question and of the text.
         overhead: tokens that each candidate costs beside its text.
 
     Raises:
@@ -153,7 +154,9 @@ class EntropyCompressor:
         for place, (text, scores, record) in enumerate(zip(texts, told, records, strict=True)):
             most = max(1, int(share * len(text.joined)))
             text.split(question, self.entities, [unit.span.end for unit in record.units], most=most)
-            readings.append(Reading(text.words, text.sentences, worth[first[place] : first[place + 1]], scores))
+            readings.append(
+                Reading(text.words, text.sentences, worth[first[place] : first[place + 1]], scores, text.kinds)
+            )
         found = word_values(readings, self.signals, min(max(share, 0.01), 0.99))
         return [
             _Values(np.array([counter.count(word.span.slice(text.joined)) for word in text.words]), values)
@@ -185,6 +188,7 @@ class _Text:
         self.words: list[Word] = []
         self.places: list[Span] = []
         self.sentences: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self.kinds: NDArray[np.float64] = np.zeros(0)
 
     def split(self, question: str, entities: Sequence[str], sentences: Sequence[int], *, most: int) -> None:
         """Find the words, and of each the sentence, of which `sentences` are the ends in the document.
@@ -192,15 +196,24 @@ class _Text:
         A block of more than `most` characters is cut into its lines.
         """
         numbers: list[int] = []
+        kinds: list[float] = []
         for offset, span in self.pieces:
             text = self.joined[offset : offset + span.length]
-            guarded = _cut(text, protected_spans(text, question, entities=entities), most)
+            names = _cut(text, name_spans(text), most)
+            ends = [name.end for name in names]
+            guarded = [*_cut(text, protected_spans(text, question, entities=entities), most), *names]
             blocks = _cut(text, protected_blocks(text), most)
-            for word in split_words(text, guarded=guarded, blocks=blocks):
+            for word in split_words(text, guarded=merge_spans(guarded), blocks=blocks):
+                nearest = bisect_right(ends, word.span.start)
+                if nearest < len(names) and names[nearest].start < word.span.end:
+                    kinds.append(1.0)
+                else:
+                    kinds.append(0.0 if not word.guarded and is_filler(word.span.slice(text)) else 0.5)
                 self.words.append(Word(word.span.shift(offset), guarded=word.guarded, breaks=word.breaks))
                 self.places.append(word.span.shift(span.start))
                 numbers.append(bisect_left(sentences, self.places[-1].end))
         self.sentences = np.array(numbers, dtype=np.int64)
+        self.kinds = np.array(kinds)
 
 
 def _cut(text: str, spans: Sequence[Span], most: int) -> list[Span]:
@@ -289,13 +302,14 @@ def _fill(pruned: Sequence[_Pruned], values: Sequence[_Values], target: int) -> 
             text = pruned[number]
             sentence = (number, int(text.text.sentences[word]))
             cost = int(values[number].costs[word])
-            if word in text.taken or sentence in blocked:
+            guarded = text.text.words[word].guarded
+            if word in text.taken or (sentence in blocked and not guarded):
                 continue
             if used + cost <= target:
                 text.taken.add(word)
                 done.append((number, word))
                 used += cost
-            elif text.text.words[word].guarded:
+            elif guarded:
                 blocked.add(sentence)  # without it the others would say something else
         counts = {number: text.count() for number, text in enumerate(pruned)}
         while (excess := sum(counts.values()) - target) > 0 and done:
@@ -307,13 +321,15 @@ def _fill(pruned: Sequence[_Pruned], values: Sequence[_Values], target: int) -> 
                 freed += max(1, int(values[number].costs[word]))
                 touched.add(number)
             counts.update({number: pruned[number].count() for number in touched})
-        used = sum(counts.values())
+        before, used = used, sum(counts.values())
+        if used == before:
+            return
         blocked.clear()
 
 
 def _ranking(pruned: Sequence[_Pruned], values: Sequence[_Values]) -> list[tuple[int, int]]:
     """All words but line breaks and blanks, the best first; guarded words rank with the best of their sentence."""
-    keyed: list[tuple[float, int, str, int, int]] = []
+    keyed: list[tuple[float, int, float, str, int, int]] = []
     for number, (one, mine) in enumerate(zip(pruned, values, strict=True)):
         text = one.text
         best: dict[int, float] = {}
@@ -324,6 +340,6 @@ def _ranking(pruned: Sequence[_Pruned], values: Sequence[_Values]) -> list[tuple
             if unit.breaks or unit.span.slice(text.joined).isspace():
                 continue
             rank = best[sentence] if unit.guarded else value
-            keyed.append((-rank, 0 if unit.guarded else 1, text.candidate.chunk.id, number, word))
+            keyed.append((-rank, 0 if unit.guarded else 1, -value, text.candidate.chunk.id, number, word))
     keyed.sort()
-    return [(number, word) for _, _, _, number, word in keyed]
+    return [(number, word) for *_, number, word in keyed]

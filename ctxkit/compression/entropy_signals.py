@@ -18,9 +18,15 @@ __all__ = ["SIGNALS", "Reading", "word_values"]
 
 Values = NDArray[np.float64]
 
-SIGNALS: Mapping[str, float] = {"self_information": 1.0, "entropy": 1.0, "attention": 1.0, "sentence": 16.0}
-"""The signals and their weights. The sentence's is such that it decides first: of sentences that matter alike, the
-signals of the word choose."""
+SIGNALS: Mapping[str, float] = {
+    "self_information": 1.0,
+    "entropy": 1.0,
+    "attention": 1.0,
+    "sentence": 16.0,
+    "kind": 12.0,
+}
+"""The signals and their weights. The sentence's is such that it decides before the signals of the word; the kind's,
+that a name of any sentence goes before a filler of any other, and a plain word of a sentence half the ranks below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +38,14 @@ class Reading:
         sentences: for each word, the number of its sentence in this candidate.
         worth: of each sentence to the question.
         scores: of the text's tokens.
+        kinds: for each word 1 if it is a name, 0 if it is a filler, a half otherwise.
     """
 
     words: Sequence[Word]
     sentences: NDArray[np.int64]
     worth: Values
     scores: TokenScores
+    kinds: Values
 
 
 def word_values(readings: Sequence[Reading], signals: Sequence[str], share: float) -> list[Values]:
@@ -48,6 +56,8 @@ def word_values(readings: Sequence[Reading], signals: Sequence[str], share: floa
       is the quantile of `share`: a narrow gaze (low entropy) tells of a word that refers to something.
     - `attention`: how much of its attention the question, read last, pays to the word.
     - `sentence`: the rank of the word's sentence among all sentences.
+    - `kind`: names before other words, and those before fillers, which count as other words in the best sentence of
+      their candidate, so that it stays readable.
 
     Args:
         share: of the words that are to be kept, in (0, 1).
@@ -72,8 +82,17 @@ def word_values(readings: Sequence[Reading], signals: Sequence[str], share: floa
         )
     if "sentence" in signals:
         total += SIGNALS["sentence"] * _ranks(np.concatenate([reading.worth for reading in readings]))[sentences]
+    if "kind" in signals:
+        total += SIGNALS["kind"] * np.concatenate([_kinds(reading) for reading in readings])
     # Rounded, so that equal words stay equal whatever order they were added up in.
     return np.split(np.round(total, 9), np.cumsum(counts)[:-1])
+
+
+def _kinds(reading: Reading) -> Values:
+    if not len(reading.words):
+        return np.zeros(0)
+    best = reading.sentences == int(np.argmax(np.round(reading.worth, 6))) if len(reading.worth) else False
+    return np.asarray(np.where(best, np.maximum(reading.kinds, 0.5), reading.kinds))
 
 
 def _places(reading: Reading) -> NDArray[np.int64]:

@@ -14,9 +14,10 @@ from importlib.util import find_spec
 from typing import Any
 
 from ctxkit.documents import Span
+from ctxkit.stop_words import ENGLISH_STOP_WORDS
 from ctxkit.text import Graphemes
 
-__all__ = ["UNSPACED", "Word", "is_unspaced", "split_words"]
+__all__ = ["UNSPACED", "Word", "is_filler", "is_unspaced", "split_words"]
 
 UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -24,6 +25,8 @@ UNSPACED = (
 )
 """Characters of scripts that are written without spaces, as the inside of a class of a regular expression."""
 _STOPS = "，。！？；：、（）《》“”‘’「」『』【】…—～·"
+_MARKS = _STOPS + ".,;:!?\"'()[]{}-–`*_|#"
+_CHINESE_FILLERS = frozenset("的了着地得和与及在是也就都而并且")
 # In turn: line breaks with the blanks around them; a run written without spaces; a full-width mark; a spaced word. The
 # blanks before a word are its own.
 _PIECE = re.compile(
@@ -81,6 +84,22 @@ def split_words(text: str, *, guarded: Sequence[Span] = (), blocks: Sequence[Spa
             joined = Word(Span(last.span.start, word.span.end), guarded=last.guarded or joined.guarded)
         words.append(joined)
     return words
+
+
+def is_filler(word: str) -> bool:
+    """Whether a word holds a sentence together and says little: articles, auxiliaries, prepositions; lone marks.
+
+    What ends a sentence is none.
+
+    Example:
+        >>> [is_filler(word) for word in (" The", " (which", " vault", " it.", "的", "，", "。")]
+        [True, True, False, False, True, True, False]
+    """
+    text = word.strip()
+    bare = text.strip(_MARKS).lower()
+    if text[-1:] and text[-1] in ".!?。！？":
+        return False
+    return not bare or bare in ENGLISH_STOP_WORDS or bare in _CHINESE_FILLERS
 
 
 def is_unspaced(text: str) -> bool:

@@ -130,6 +130,33 @@ def test_names_that_are_given_are_guarded(tiny: LocalModel) -> None:
     assert "bananarama" in stage(Query("who?"), make_candidates([text]))[0].text
 
 
+def test_names_of_the_text_are_kept_whole_or_not_at_all(tiny: LocalModel) -> None:
+    names = ["Los Angeles International Airport", "Ada van der Berg", "Filmfare Award for Best Director"]
+    text = (
+        f"Every day the planes of the old company land at {names[0]} in the rain. It was given to {names[1]} by them. "
+    )
+    text += f"Later on there was also the {names[2]} that she got from all of the others."
+    kept = 0
+    for target in range(16, 48, 2):  # a name longer than the share kept of its text is left to its words
+        found = " ".join(
+            one.text for one in EntropyCompressor(model=tiny, target=target)(Query("who?"), make_candidates([text]))
+        )
+        for name in names:
+            kept += name in found
+            assert name in found or not any(part in found for part in name.split() if part[0].isupper()), (
+                target,
+                found,
+            )
+    assert kept > 20
+
+
+def test_fillers_go_before_names_and_words(tiny: LocalModel) -> None:
+    text = "The vault is in the cellar of Oslo. There was a lot of the rain on the day that Ada Wong had come to Turin."
+    (result,) = EntropyCompressor(model=tiny, ratio=1.5)(Query("vault"), make_candidates([text]))
+    assert "Oslo" in result.text and "Ada Wong" in result.text and "Turin" in result.text
+    assert len(result.text.split()) < len(text.split())
+
+
 def test_what_fits_is_not_touched(tiny: LocalModel) -> None:
     given_ = make_candidates([KEYS, RAIN])
     total = tokens(given_)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 
-from ctxkit.compression.guards import is_negation, names_in, protected_spans
+from ctxkit.compression.guards import is_negation, name_spans, names_in, protected_spans
 from ctxkit.documents import merge_spans
 from tests.strategies import texts
 from tests.timing import doubling
@@ -48,10 +48,35 @@ def test_the_names_of_the_question_and_those_given() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Planes land at Los Angeles International Airport daily.", ["Los Angeles International Airport"]),
+        ("Yesterday it rained. The rain was cold.", []),
+        ("He met Mr. Lawrence, the Duke of the North and Jean-Luc van der Berg.",
+         ["Mr. Lawrence", "Duke of the North", "Jean-Luc van der Berg"]),
+        ("She won the Filmfare Award for Best Director as J. R. Smith.",
+         ["Filmfare Award for Best Director", "J. R. Smith"]),
+        ("他签署了《枫丹白露法令》，废止了新教。", ["《枫丹白露法令》"]),
+        ("They read “the long way” there.", ["“the long way”"]),
+        ("", []),
+    ],
+)  # fmt: skip
+def test_the_names_of_the_text_itself(text: str, expected: list[str]) -> None:
+    assert [span.slice(text) for span in name_spans(text)] == expected
+
+
+@pytest.mark.parametrize(
     ("word", "denies"), [("not", True), ("Isn't", True), ("没", True), ("note", False), ("", False)]
 )
 def test_negations(word: str, denies: bool) -> None:
     assert is_negation(word) is denies
+
+
+@given(texts)
+def test_spans_of_names_are_sorted_disjoint_and_inside(text: str) -> None:
+    spans = name_spans(text)
+    assert list(merge_spans(spans)) == spans
+    assert all(0 <= span.start < span.end <= len(text) for span in spans)
 
 
 @given(texts, texts)
@@ -65,6 +90,6 @@ def test_spans_are_sorted_disjoint_and_inside(text: str, query: str) -> None:
 def test_time_grows_with_the_text(piece: str) -> None:
     def guarding(size: int) -> Callable[[], object]:
         text = piece * (size // len(piece))
-        return lambda: protected_spans(text, "Foo “Bar")
+        return lambda: (protected_spans(text, "Foo “Bar"), name_spans(text))
 
     doubling(guarding, 8_000)

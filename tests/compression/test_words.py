@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ctxkit.compression import words as module
 from ctxkit.compression.guards import protected_spans
-from ctxkit.compression.words import is_unspaced, split_words
+from ctxkit.compression.words import is_filler, is_unspaced, split_words
 from ctxkit.documents import Span
 from ctxkit.text import Graphemes
 from tests.strategies import texts
@@ -69,3 +69,10 @@ def test_words_cover_the_text_and_break_no_grapheme(text: str, ranges: list[tupl
 
 def test_what_counts_as_unspaced() -> None:
     assert is_unspaced("今天用 Python") and is_unspaced("ไทย") and not is_unspaced("안녕 세계") and not is_unspaced("")
+
+
+def test_what_only_holds_a_sentence_together() -> None:
+    for word in (" the", "(which", "of,", " —", "的", "，"):
+        assert is_filler(word), word
+    for word in ("vault", " it.", "。", "party", "密钥", "not."):
+        assert not is_filler(word), word
