@@ -47,9 +47,9 @@ class EntropyCompressor:
     at the gaps.
 
     Guards hold sentence by sentence: no word of a sentence is kept before its numbers, units, dates, negations, names
-    (the question's and its own, each whole), identifiers and code. Table rows are
-    kept or left out whole. What fits already is not touched; a
-    candidate that no word is left of is not in the result; where no word fits, everything comes back uncompressed.
+    (the question's and its own, each whole), identifiers and code. Table rows are kept or left out
+    whole. What fits already is not touched; a candidate that no word is left of is not in the result; where no word
+    fits, everything comes back uncompressed.
 
     Reading costs a forward pass over all candidates: with a model of 135 million parameters on one core, seconds. It
     pays as the last step after sentences were chosen, or for a model that is much larger than the one that reads.
@@ -61,7 +61,8 @@ class EntropyCompressor:
         counter: what counts tokens; by default o200k_base. Give the target model's where you have it.
         embedder: adds meaning to words in what a sentence is worth, as in `SentenceCompressor`.
         signals: some of `self_information`, `entropy`, `attention`, `sentence`, `kind`; see
-            `entropy_signals.word_values`. The default is what paid: self-information and entropy beside it kept fewer answers.
+            `entropy_signals.word_values`. The default is what paid: self-information and entropy beside it
+            kept fewer answers.
         entities: names that are guarded beside those of the question and of the text.
         overhead: tokens that each candidate costs beside its text.
 
