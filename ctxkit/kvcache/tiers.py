@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,8 +22,11 @@ __all__ = ["LowerTiers"]
 _RECOUNT_EVERY = 128
 """Writes between two counts of the folder, which other processes write to as well."""
 
-_TRIES = 3
+_TRIES = 20
 """At a write that another process gets in the way of."""
+
+_PAUSE = 0.0005
+"""Seconds before a block is written again, out of step with who deletes."""
 
 _MANIFEST_GROWS = 160
 """By at most so many bytes when the name, size and digest of the file are known."""
@@ -94,11 +98,10 @@ class LowerTiers:
                 stored = self.files.write_bytes(block, content, expected=current.version if current else 0)
             except ConflictError:
                 continue
-            except (
-                FileNotFoundError,
-                FileExistsError,
-            ) as error:  # another process deleted the block while this one wrote it
+            except (FileNotFoundError, FileExistsError) as error:
+                # Another process deleted the block, and its empty folder, while this one wrote it.
                 failure = error
+                time.sleep(_PAUSE)
                 continue
             except OSError as error:
                 self._report(Problem(block.key, f"cannot be written ({error})"))
