@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import signal
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,6 +33,10 @@ settings.register_profile(
 settings.register_profile("quick", settings.get_profile("ci"), max_examples=50)
 settings.register_profile("search", settings.get_profile("ci"), max_examples=10_000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+# Started in the background the suite ignores interrupts, and so would the commands that tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What a model answers must not depend on what is measured to be fast here.
 os.environ.setdefault("CTXKIT_DTYPE", "float32")
