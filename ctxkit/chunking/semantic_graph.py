@@ -19,6 +19,7 @@ from ctxkit.chunking.sections import Sections
 from ctxkit.chunking.separators import PRESETS, levels, preset_of
 from ctxkit.chunking.ties import Floats, mention_ties, similarity_ties, word_mentions
 from ctxkit.documents import Chunk, Document, Entity, Span
+from ctxkit.embedded import embedded
 from ctxkit.errors import ConfigError
 from ctxkit.protocols import Embedder, EntityExtractor, TokenCounter
 from ctxkit.stage_inputs import check_document
@@ -209,7 +210,7 @@ class GraphStream:
         if chunker.entity_weight and len(entities):
             costs += chunker.entity_weight * mention_ties(*_entity_mentions(entities, home), n)
         if chunker.meaning_weight and self._embedder is not None:
-            vectors = self._embedder.embed([part[:_EMBEDDED] for part in parts])
+            vectors = embedded(self._embedder, [part[:_EMBEDDED] for part in parts])
             costs += chunker.meaning_weight * similarity_ties(vectors, nodes.tokens)
         if chunker.structure_weight:
             costs += chunker.structure_weight * _structure(text, nodes)

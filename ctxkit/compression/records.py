@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ctxkit.compression.terms import stem
 from ctxkit.compression.units import BLANKS, Unit, split
 from ctxkit.documents import Candidate
-from ctxkit.embedding.checked import embedded
+from ctxkit.embedded import embedded
 from ctxkit.protocols import Embedder, TokenCounter
 from ctxkit.stop_words import ENGLISH_STOP_WORDS
 from ctxkit.text import words

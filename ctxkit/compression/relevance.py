@@ -15,7 +15,7 @@ from ctxkit.compression.records import Record, name_hashes, stem_hash
 from ctxkit.compression.terms import asks_for_a_figure, question_terms, terms
 from ctxkit.compression.together import Links
 from ctxkit.documents import Candidate
-from ctxkit.embedding.checked import embedded
+from ctxkit.embedded import embedded
 from ctxkit.protocols import Embedder
 
 __all__ = ["Relevance", "lexical_scores", "relevance"]

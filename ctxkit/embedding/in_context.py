@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ctxkit.checking import check_able, check_number
 from ctxkit.documents import Chunk, Document
+from ctxkit.embedded import embedded
 from ctxkit.protocols import Embedder
 from ctxkit.registry import create
 from ctxkit.storage import index_text
@@ -36,7 +37,7 @@ def embed_chunks(embedder: Embedder, items: Items) -> Vectors:
     """
     if isinstance(embedder, ChunkEmbedder):
         return embedder.embed_chunks(items)
-    return embedder.embed(_texts(items))
+    return embedded(embedder, _texts(items))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctxkit.checking import check_able, check_kind, check_number, check_whole
+from ctxkit.embedded import embedded
 from ctxkit.history.clustering import clusters, lexical_vectors
 from ctxkit.history.coverage import Coverage, worths
 from ctxkit.history.cues import Cues, cue_weights
@@ -185,7 +186,7 @@ class SemanticWindow:
         question = self._question(timeline)
         if not self.question_weight or not terms_of(question):
             return np.zeros(len(terms))
-        vector = None if self.embedder is None else self.embedder.embed([question])[0]
+        vector = None if self.embedder is None else embedded(self.embedder, [question])[0]
         found = relevance(question, terms, rare, vectors=None if vector is None else vectors, vector=vector)
         best = found.max(initial=0.0)
         scale = _UNASKED if self.question is None else 1 / best if best > 0 else 0.0
@@ -197,7 +198,7 @@ class SemanticWindow:
             return np.zeros((len(places), 1), dtype=np.float32)
         known: dict[int, Any] = timeline.facts.setdefault("vectors", {})
         new = [place for place in places if place not in known or known[place][0] is not timeline.entries[place]]
-        made = self.embedder.embed([entry_text(timeline.entries[place]) for place in new]) if new else ()
+        made = embedded(self.embedder, [entry_text(timeline.entries[place]) for place in new]) if new else ()
         for place, vector in zip(new, made, strict=True):
             known[place] = timeline.entries[place], vector
         return np.stack([known[place][1] for place in places])

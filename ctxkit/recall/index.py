@@ -8,6 +8,7 @@ from datetime import timedelta
 import numpy as np
 from numpy.typing import NDArray
 
+from ctxkit.embedded import embedded
 from ctxkit.messages import Message
 from ctxkit.protocols import Embedder
 from ctxkit.recall.entries import Entry, entries
@@ -63,7 +64,7 @@ class PastIndex:
         missing = [at for at, vector in enumerate(vectors) if vector is None]
         for start in range(0, len(missing), _BATCH):
             some = missing[start : start + _BATCH]
-            made = self._embedder.embed([now[at].indexed for at in some])
+            made = embedded(self._embedder, [now[at].indexed for at in some])
             for at, vector in zip(some, made, strict=True):
                 vectors[at] = vector
             # Batch by batch, so that what was made stays when the process is killed.

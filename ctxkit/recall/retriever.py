@@ -14,6 +14,7 @@ import numpy as np
 
 from ctxkit.checking import check_able, check_kind, check_whole
 from ctxkit.documents import Candidate, Chunk, Query, Span
+from ctxkit.embedded import embedded
 from ctxkit.errors import ConfigError, NotFoundError, StorageError
 from ctxkit.messages import Message
 from ctxkit.protocols import Embedder
@@ -177,7 +178,7 @@ class HistoryRetriever:
         return [candidate(owners[at], past[at], ranked, at) for at in ranked.order()[:k].tolist()]
 
     def _vector(self, question: str) -> Any:
-        return None if self.embedder is None else self.embedder.embed([question])[0]
+        return None if self.embedder is None else embedded(self.embedder, [question])[0]
 
     def _ranked(
         self,

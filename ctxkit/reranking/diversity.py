@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ctxkit.checking import check_able, check_number, check_whole
 from ctxkit.documents import Candidate, Query
-from ctxkit.embedding.checked import embedded
+from ctxkit.embedded import embedded
 from ctxkit.protocols import Embedder
 from ctxkit.reranking.scores import unit_scores
 from ctxkit.stage_inputs import check_candidates

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctxkit.documents import Candidate, Query
+from ctxkit.embedded import embedded
 from ctxkit.embedding.indexes import FaissIndex, FlatIndex, open_index
 from ctxkit.embedding.tiered import TieredIndex
 from ctxkit.errors import ConfigError, EmbeddingError
@@ -175,7 +176,7 @@ class Dense:
 
     def rank(self, query: Query, k: int, *, keys: Keys | None = None) -> tuple[Keys, Scores]:
         """Keys and cosines of the nearest `k` chunks, among these keys where some are given."""
-        return self.nearest(self.embedder.embed([query.text])[0], k, keys=keys)
+        return self.nearest(embedded(self.embedder, [query.text])[0], k, keys=keys)
 
     def nearest(self, vector: Vectors, k: int, *, keys: Keys | None = None) -> tuple[Keys, Scores]:
         """Keys and cosines of the `k` chunks nearest to a vector."""

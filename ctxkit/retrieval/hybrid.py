@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctxkit.documents import Candidate, Query
+from ctxkit.embedded import embedded
 from ctxkit.errors import ConfigError, NotFoundError
 from ctxkit.protocols import Embedder, TokenCounter
 from ctxkit.retrieval.candidates import check_query, fetch
@@ -151,7 +152,7 @@ class Hybrid:
 
     def _ranked(self, query: Query, depth: int) -> tuple[Keys, dict[str, Scores], Walked | None]:
         allowed = self.store.documents.matching_keys(query.filters)
-        vector = None if self.dense is None else self.dense.embedder.embed([query.text])[0]
+        vector = None if self.dense is None else embedded(self.dense.embedder, [query.text])[0]
         with ExitStack() as still:
             if self.dense is not None:
                 still.enter_context(self.dense.current())
