@@ -35,8 +35,8 @@ __all__ = [
 ]
 
 GAP = "\n[…] "
-"""What stands in a candidate's text where compression left something out: at the head of a line, in one token; between
-two sentences of a line it made the answers of a small model .3 nats a token less likely."""
+"""What stands in a candidate's text where compression left something out: at the head of a line, one token of
+o200k_base; between two sentences of a line it made the answers of a small model .3 nats a token less likely."""
 
 OLD_GAP = " […] "
 """The mark before `GAP`: that of candidates and segments that were recorded without one."""

@@ -13,7 +13,7 @@ from ctxkit.documents import GAP, OLD_GAP, Candidate, content_hash
 from ctxkit.messages import Message, history_hash
 from ctxkit.prompts import Budget
 
-__all__ = ["context_hash", "described", "fingerprint", "request_hashes"]
+__all__ = ["context_hash", "described", "fingerprint", "request_hashes", "unsaid_gap"]
 
 
 def request_hashes(
@@ -43,6 +43,11 @@ def request_hashes(
     }
 
 
+def unsaid_gap(gapped: bool) -> str:
+    """The mark that is not written down: of what has gaps the one before today's, so that old records mean the same."""
+    return OLD_GAP if gapped else GAP
+
+
 def context_hash(candidates: Sequence[Candidate]) -> str:
     """SHA-256 over the candidates in order: documents, spans, texts, scores and sources. Linear in the texts."""
     digest = hashlib.sha256()
@@ -55,7 +60,7 @@ def context_hash(candidates: Sequence[Candidate]) -> str:
             float(candidate.score),
             str(candidate.chunk.metadata.get("source", "")),
             len(candidate.chunk.text),
-            *([] if candidate.gap == (GAP if candidate.kept is None else OLD_GAP) else [candidate.gap]),
+            *([] if candidate.gap == unsaid_gap(candidate.kept is not None) else [candidate.gap]),
         ]
         for candidate in candidates
     ]

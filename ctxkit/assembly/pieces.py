@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from ctxkit.documents import GAP, OLD_GAP, Candidate, Chunk, Source, Span, content_hash
+from ctxkit.assembly.identity import unsaid_gap
+from ctxkit.documents import Candidate, Chunk, Source, Span, content_hash
 from ctxkit.messages import Message, Part, ToolCall
 from ctxkit.prompts import Budget, Prompt, Section, Segment
 from ctxkit.trace import Dropped, StageRecord, Trace
@@ -89,7 +90,7 @@ def candidate_form(candidate: Candidate, piece: Piece) -> dict[str, Any]:
         "context": chunk.context,
         "metadata": dict(chunk.metadata),
         "kept": None if candidate.kept is None else [list(span) for span in candidate.kept],
-        **({} if candidate.gap == (GAP if candidate.kept is None else OLD_GAP) else {"gap": candidate.gap}),
+        **({} if candidate.gap == unsaid_gap(candidate.kept is not None) else {"gap": candidate.gap}),
         "scores": {name: _score(float(score)) for name, score in candidate.scores.items()},
     }
 
@@ -112,7 +113,7 @@ def candidate_of(value: Mapping[str, Any], pieces: Mapping[str, Any]) -> Candida
     )
     kept = None if value["kept"] is None else tuple(Span(*span) for span in value["kept"])
     scores = {name: float(score) for name, score in value["scores"].items()}
-    return Candidate(chunk, scores, kept, gap=value.get("gap", GAP if kept is None else OLD_GAP))
+    return Candidate(chunk, scores, kept, gap=value.get("gap", unsaid_gap(kept is not None)))
 
 
 def _turn(turn: Message) -> dict[str, Any]:
@@ -164,7 +165,7 @@ def _segments(prompt: Prompt) -> list[list[Any]]:
                 segment.template,
                 segment.message_id,
                 _sources(segment.sources),
-                *([] if segment.gap == (OLD_GAP if len(segment.sources) > 1 else GAP) else [segment.gap]),
+                *([] if segment.gap == unsaid_gap(len(segment.sources) > 1) else [segment.gap]),
             ]
         )
     return found
@@ -180,7 +181,7 @@ def _to_segments(rows: Sequence[Sequence[Any]], turns: Sequence[Message]) -> lis
         end = offsets[message] = at + length
         shown = texts[message][at:end] if isinstance(text, int) else text
         spans = _to_sources(sources)
-        mark = gap[0] if gap else OLD_GAP if len(spans) > 1 else GAP
+        mark = gap[0] if gap else unsaid_gap(len(spans) > 1)
         found.append(Segment(section, role, shown, token_count, trust, message, template, message_id, spans, mark))
     return found
 

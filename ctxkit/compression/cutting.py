@@ -14,7 +14,7 @@ from itertools import accumulate
 
 from ctxkit.compression.guards import is_negation, protected_spans
 from ctxkit.compression.terms import asks_for_a_figure, question_terms, terms
-from ctxkit.compression.units import BLANKS
+from ctxkit.compression.units import ABOUT_A_MARK, BLANKS
 from ctxkit.compression.words import UNSPACED
 from ctxkit.documents import Span, merge_spans
 from ctxkit.protocols import TokenCounter
@@ -47,8 +47,6 @@ _STRETCH = 40
 """Characters a token of room that are looked at, of a text much longer than that."""
 _BORDER = re.compile(r"[\s,，。]")
 _DIGIT = re.compile(r"\d")
-_GAP = 2
-"""Tokens of a gap mark between two lines."""
 
 
 class Cutter:
@@ -99,7 +97,7 @@ class Cutter:
         left = room
         missed: int | None = None
         for at in order:
-            cost = costs[at] + (_GAP if taken and at - 1 not in taken and at + 1 not in taken else 0)
+            cost = costs[at] + (ABOUT_A_MARK if taken and at - 1 not in taken and at + 1 not in taken else 0)
             if cost <= left:
                 taken.add(at)
                 left -= cost
@@ -107,7 +105,7 @@ class Cutter:
                 missed = at
         parts = [lines[at] for at in taken]
         if missed is not None:
-            parts += self._within(text, lines[missed], 1, left - (_GAP if taken else 0))
+            parts += self._within(text, lines[missed], 1, left - (ABOUT_A_MARK if taken else 0))
         return sorted(parts)
 
     def _within(self, text: str, span: Span, level: int, room: int) -> list[Span]:

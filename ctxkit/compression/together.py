@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctxkit.compression.records import Record
+from ctxkit.compression.units import ABOUT_A_MARK
 
 __all__ = ["Links", "order_together"]
 
@@ -23,8 +24,6 @@ _STEPS, _POOL = 10, 64
 """Sentences that are chosen one by one, and the best ones that these are chosen among: bounds the time."""
 _LONG, _SHARE = 0.5, 0.3
 """A sentence of more than this part of the target, so much of which has room, is cut (`Filling`) and ends the set."""
-_MARK = 2
-"""Tokens of a gap mark, about."""
 # What the logarithm of a sentence's value gains: fitted on the even questions of six sets, by the chance of the next
 # gold sentence at a tenth of the tokens: docs/decisions/0021-what-compression-keeps.md.
 _SAID = -1.5  # for the share of the question that it has and the taken ones have too
@@ -92,7 +91,7 @@ def order_together(
         said.add(text)
         size = int(tokens[pool[at]])
         if size <= room - used:
-            used += size + _MARK
+            used += size + ABOUT_A_MARK
             scores = np.round(alone + beside.take(at), 9)
         elif size > _LONG * room and room - used >= _SHARE * size:
             break

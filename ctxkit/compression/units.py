@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from ctxkit.documents import Candidate, Span, intersect_spans
 from ctxkit.text import sentence_spans
 
-__all__ = ["BLANKS", "Unit", "split"]
+__all__ = ["ABOUT_A_MARK", "BLANKS", "Unit", "split"]
 
 BLANKS = " \t\u3000"
 """White space that a gap mark replaces; a line break before one stays."""
+
+ABOUT_A_MARK = 2
+"""Tokens of a gap mark, where an estimate is enough; `GapCosts` counts them."""
 
 _HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
 _ROW = re.compile(r"[ \t]*\|")
