@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -31,9 +31,6 @@ from ctxkit.cli.output import (
 from ctxkit.cli.stages import make_stages, moment_for
 from ctxkit.errors import ConfigError, ProviderError
 from ctxkit.prompts import Budget, CompletionDelta, CompletionOptions, Section
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["add_to"]
 

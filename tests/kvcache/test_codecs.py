@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxkit.errors import ConfigError, KVCacheError
 from ctxkit.kvcache.codecs import Codec, get_codec
-from ctxkit.kvcache.codecs.codebook import dequantise, quantise
+from ctxkit.kvcache.codecs.codebook import _LEVELS, dequantise, quantise
 from ctxkit.kvcache.codecs.int4 import Int4Codec
 from ctxkit.kvcache.codecs.int4_hq import Int4HQCodec
 from ctxkit.kvcache.codecs.packing import pack_bits, unpack_bits
@@ -99,6 +101,16 @@ class TestEveryCodec:
     def test_keys_without_their_values_are_refused(self, name: str) -> None:
         with pytest.raises(KVCacheError, match="do not go with values"):
             get_codec(name).encode(torch.zeros(1, 2, 64, 64), torch.zeros(1, 2, 63, 64))
+
+
+@pytest.mark.parametrize("bits", [4, 5])
+def test_the_codebook_is_the_fixed_point_for_normal_numbers(bits: int) -> None:
+    """Max's conditions: each level is the mean of what is nearer to it than to any other."""
+    levels = np.array([0.0, *_LEVELS[bits]])  # below zero they are the same
+    borders = np.array([0.0, *(levels[1:-1] + levels[2:]) / 2, np.inf])
+    density = np.exp(-(borders**2) / 2) / math.sqrt(2 * math.pi)
+    mass = np.diff([0.5 * (1 + math.erf(border / math.sqrt(2))) for border in borders])
+    assert np.allclose(levels[1:], -np.diff(density) / mass, atol=3e-4)
 
 
 @pytest.mark.parametrize("name", ["int4", "int4-hq"])
