@@ -81,7 +81,7 @@ def run(
     fitted. `tokens@`: what was used of the budget.
 
     Args:
-        full: the larger part of all sets, and the bars on them; an hour on two cores. Vectors stay in the cache folder.
+        full: the larger part of all sets, and the bars on them; three minutes once the vectors are in the cache folder.
         sizes: questions by set, instead.
         embedder: by default MiniLM.
         timing: also time the choosing among 100,000 tokens.
