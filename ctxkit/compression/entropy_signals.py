@@ -21,12 +21,15 @@ Values = NDArray[np.float64]
 SIGNALS: Mapping[str, float] = {
     "self_information": 1.0,
     "entropy": 1.0,
-    "attention": 1.0,
+    "attention": 8.0,
     "sentence": 16.0,
     "kind": 12.0,
 }
-"""The signals and their weights. The sentence's is such that it decides before the signals of the word; the kind's,
-that a name of any sentence goes before a filler of any other, and a plain word of a sentence half the ranks below."""
+"""The signals and their weights. The sentence's is such that it decides before any other of the word; the kind's, that
+a name of any sentence goes before most fillers of others, and the attention's, that it reorders words of like kind."""
+
+_BESIDE = 0.9
+"""Of the question's attention to a word, what its neighbours in the sentence get: an answer is a phrase."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ def word_values(readings: Sequence[Reading], signals: Sequence[str], share: floa
     - `self_information`: the mean surprise of the word's tokens, the question and all before it being known.
     - `entropy`: the share of layers in which the attention from the word is narrower than the layer's threshold, which
       is the quantile of `share`: a narrow gaze (low entropy) tells of a word that refers to something.
-    - `attention`: how much of its attention the question, read last, pays to the word.
+    - `attention`: how much of its attention the question, read last, pays to the word, or to one next to it.
     - `sentence`: the rank of the word's sentence among all sentences.
     - `kind`: names before other words, and those before fillers, which count as other words in the best sentence of
       their candidate, so that it stays readable.
@@ -78,7 +81,7 @@ def word_values(readings: Sequence[Reading], signals: Sequence[str], share: floa
         total += SIGNALS["entropy"] * _votes(readings, share)
     if "attention" in signals:
         total += SIGNALS["attention"] * _ranks(
-            np.concatenate([_sums(reading, reading.scores.attention) for reading in readings])
+            np.concatenate([_spread(reading, _sums(reading, reading.scores.attention)) for reading in readings])
         )
     if "sentence" in signals:
         total += SIGNALS["sentence"] * _ranks(np.concatenate([reading.worth for reading in readings]))[sentences]
@@ -105,6 +108,15 @@ def _sums(reading: Reading, values: Values) -> Values:
     if not len(values):
         return np.zeros(len(reading.words))
     return np.bincount(_places(reading), values, len(reading.words)).astype(np.float64)
+
+
+def _spread(reading: Reading, values: Values) -> Values:
+    """The values, a word that stands beside a better one of its sentence getting most of that one's."""
+    together = reading.sentences[1:] == reading.sentences[:-1]
+    found = values.copy()
+    found[1:] = np.maximum(found[1:], np.where(together, _BESIDE * values[:-1], 0.0))
+    found[:-1] = np.maximum(found[:-1], np.where(together, _BESIDE * values[1:], 0.0))
+    return found
 
 
 def _means(reading: Reading, values: Values) -> Values:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxkit.compression import EntropyCompressor, TokenScores
-from ctxkit.compression.entropy_signals import SIGNALS
+from ctxkit.compression.entropy_signals import SIGNALS, Reading, word_values
 from ctxkit.compression.guards import protected_spans
 from ctxkit.compression.words import split_words
 from ctxkit.documents import Candidate, Query, Span, intersect_spans, total_length
@@ -155,6 +155,19 @@ def test_fillers_go_before_names_and_words(tiny: LocalModel) -> None:
     (result,) = EntropyCompressor(model=tiny, ratio=1.5)(Query("vault"), make_candidates([text]))
     assert "Oslo" in result.text and "Ada Wong" in result.text and "Turin" in result.text
     assert len(result.text.split()) < len(text.split())
+
+
+def test_the_question_looks_at_phrases_and_not_across_sentences() -> None:
+    text = "The storm fell. Events in his life led there."
+    words = split_words(text)
+    sentences = np.array([0] * 3 + [1] * 6)
+    spans = np.array([(word.span.start, word.span.end) for word in words])
+    looked = np.array([0, 0, 0, 0.4, 0, 0.01, 0, 0, 0.02])
+    scores = TokenScores(spans, np.zeros(9), np.zeros((0, 9)), looked)
+    reading = Reading(words, sentences, np.array([0.5, 0.5]), scores, np.full(9, 0.5))
+    (values,) = word_values([reading], ["attention"], 0.5)
+    assert values.argsort()[::-1][:2].tolist() == [3, 4]  # "Events in", before all that got a little of it
+    assert values[2] == values.min()  # "fell." stands beside "Events", in another sentence
 
 
 def test_what_fits_is_not_touched(tiny: LocalModel) -> None:

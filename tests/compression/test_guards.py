@@ -21,7 +21,13 @@ def guarded(text: str, query: str = "", **options: list[str]) -> list[str]:
     ("text", "expected"),
     [
         ("He paid $1,200.50 for 3.5 kg, that is -5 °C.", ["$1,200.50", "3.5 kg", "-5 °C"]),
-        ("On 3 May 2021 and 2021-05-03, by Friday.", ["3", "May", "2021", "2021-05-03", "Friday"]),
+        ("On 3 May 2021 and 2021-05-03, by Friday.", ["3 May 2021", "2021-05-03", "Friday"]),
+        ("Shot in May 2006; the 3rd of March, Sept. 2001.", ["May 2006", "3rd of March", "Sept. 2001"]),
+        (
+            "October 30, 1964: 12 people on May 5, 3 more at 19:30: May it be.",
+            ["October 30, 1964", "12 people", "May 5", "3", "19:30"],
+        ),
+        ("From May 12.5 to Apr 20205, and 7.31 May.", ["12.5", "Apr", "20205", "7.31"]),
         ("May I? No, never; it isn’t, and can't be. Not now.", ["No", "never", "isn’t", "can't", "Not"]),
         ("Twenty-one days or half of two.", ["Twenty-one days", "half", "two"]),
         ("Call obj.method() or getUserName in /usr/lib, v1.2.", ["obj.method()", "getUserName", "/usr/lib", "v1.2"]),
