@@ -131,7 +131,9 @@ _WORD_BEFORE = re.compile(r"[^\W_][\w.]*\Z")
 
 # Abbreviations that a name or a number follows, so that a capital after them proves nothing...
 _TITLES = "mr mrs ms dr prof st mt gen col maj capt lt sgt cpl rev hon gov sen rep pres messrs mme mlle"
-_REFERENCES = "vs cf viz e.g i.e eg ie fig figs eq eqs no nos vol vols pp ch sec art op ref refs al approx ca dept est"
+_REFERENCES = (
+    "v vs cf viz e.g i.e eg ie fig figs eq eqs no nos vol vols pp ch sec art op ref refs al approx ca dept est"
+)
 _MONTHS = "jan feb mar apr jun jul aug sep sept oct nov dec"
 _NEVER_LAST = frozenset(f"{_TITLES} {_REFERENCES} {_MONTHS}".split())
 # ...and those that may end a sentence, which a small letter after them denies.

@@ -154,6 +154,7 @@ def test_white_space_belongs_to_the_sentence_before(text: str) -> None:
             "See Fig. 3. Then e.g. this, i.e. that etc. and more.",
             ["See Fig. 3. ", "Then e.g. this, i.e. that etc. and more."],
         ),
+        ("As in Craig v. Boren. So it was.", ["As in Craig v. Boren. ", "So it was."]),
         ("So did I. He too.", ["So did I. ", "He too."]),
         ("Version 1.2.3 is out. Get it at example.com now.", ["Version 1.2.3 is out. ", "Get it at example.com now."]),
         ("“Who?” he asked... and left. “Me.” She ran.", ["“Who?” he asked... and left. ", "“Me.” ", "She ran."]),

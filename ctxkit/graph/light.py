@@ -10,6 +10,7 @@ from ctxkit.documents import Entity, Span
 from ctxkit.graph.light_rules import (
     DATE_WORDS,
     FIRST_OF_NAMES,
+    GIVEN_NAMES,
     LONGEST_ADDRESS,
     LONGEST_NAME,
     MASTER,
@@ -117,7 +118,9 @@ def _name(text: str, match: re.Match[str], done: int) -> _Found | None:
         if first in DATE_WORDS and WRITTEN_DATE.match(text, start):
             break
         lower = first.lower()
-        if lower in FIRST_OF_NAMES or not (lower in OPENERS or first.rstrip(".") in TITLES or first.islower()):
+        if lower in FIRST_OF_NAMES or (inside and lower in GIVEN_NAMES):
+            break
+        if not (lower in OPENERS or first.rstrip(".") in TITLES or first.islower()):
             break
         start, phrase, inside = end - len(rest), rest, True
     first = phrase.partition(" ")[0]

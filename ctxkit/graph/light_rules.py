@@ -14,6 +14,7 @@ from ctxkit.stop_words import ENGLISH_STOP_WORDS
 __all__ = [
     "DATE_WORDS",
     "FIRST_OF_NAMES",
+    "GIVEN_NAMES",
     "LONGEST_ADDRESS",
     "LONGEST_NAME",
     "MASTER",
@@ -28,7 +29,7 @@ __all__ = [
     "WRITTEN_DATE",
 ]
 
-RULES = 1
+RULES = 2
 """The version of the rules: raise it with any change of what they find."""
 
 LONGEST_ADDRESS = 2_000
@@ -82,6 +83,9 @@ OPENERS = ENGLISH_STOP_WORDS | frozenset(
 
 FIRST_OF_NAMES = frozenset("new first second third good next last".split())  # noqa: SIM905
 """Those of them that more capitals make part of a name: New York, First World War."""
+
+GIVEN_NAMES = frozenset(("will", "may"))
+"""Those that are people's names too: inside a sentence a capital tells them apart."""
 
 NAMED_BY = re.compile(
     r"(?:['’]s| (?:is|was|has|had|said|says|did|does|also|became|began|died|joined|left|made|met|moved|played|plays"

@@ -47,6 +47,8 @@ class TestLight(EntityExtractorConformance):
     ("text", "expected"),
     [
         ("Later Tim Cook left.", ["Tim Cook"]),
+        ("With Amy Poehler and Will Arnett.", ["Amy Poehler", "Will Arnett"]),
+        ("It will rain. Will Anna come? We met Minister May Brown.", ["Anna", "Minister May Brown"]),
         ("The World Bank lent it.", ["World Bank"]),
         ("He met Mr. Smith and Dr. Jones.", ["Smith", "Jones"]),
         ("by J. K. Rowling and J.R.R. Tolkien", ["J. K. Rowling", "J.R.R. Tolkien"]),
