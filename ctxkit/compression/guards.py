@@ -8,13 +8,14 @@ from functools import lru_cache
 
 from ctxkit.documents import Span, merge_spans
 from ctxkit.graph.light import LightExtractor
+from ctxkit.graph.light_rules import DAY_FIRST, MONTH_FIRST
 from ctxkit.protected import code_fences
 from ctxkit.stop_words import ENGLISH_STOP_WORDS
 
 __all__ = ["is_negation", "name_spans", "names_in", "protected_spans"]
 
 _MONTHS = (
-    "January|February|March|April|May|June|July|August|September|October|November|December"
+    "January|February|March|April|June|July|August|September|October|November|December"
     "|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept|Sep|Oct|Nov|Dec"
 )
 _DAYS = "Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday"
@@ -43,19 +44,13 @@ _HAN_UNITS = (
 )
 _HAN_NEGATIONS = "没有|沒有|不|没|沒|无|無|非|未|勿|莫|否|别|別"
 
-_DAY = r"[0-3]?\d(?:st|nd|rd|th)?"
-_WHOLE_DATE = (
-    rf"(?<![\w.,:/-])(?:{_DAY} (?:of )?(?:{_MONTHS})\b\.?(?:,? [12]\d{{3}}(?!\w))?"
-    rf"|(?:{_MONTHS})\b\.? (?:{_DAY}(?:, [12]\d{{3}})?|[12]\d{{3}})(?!\w|[.,:/]\d))"
-)
-
 # One pass, one alternation: each branch begins with a fixed character or a bounded look-around and takes what it takes
 # for good, so that no character is read more than a few times.
 _GUARD = re.compile(
     r"(?P<code>`[^`\n]{1,200}+`)"
     r"|(?P<address>(?:https?|ftp|file)://[^\s<>\"'“”，。；）)]++|\bwww\.[^\s<>\"'，。；）)]++)"
     r"|(?P<mail>(?<![\w.+-])[\w.+-]{1,64}+@[\w-]{1,63}+(?:\.[\w-]{1,63}+)++)"
-    rf"|(?P<day>{_WHOLE_DATE})"
+    rf"|(?P<day>(?<![\w.,:/-])(?:{DAY_FIRST}|{MONTH_FIRST}))"
     # snake_case, dotted.names, pa/ths, kebab-1, camelCase, letters and digits mixed
     r"|(?P<id>(?<![\w./-])(?=[A-Za-z0-9_~$@/])"
     r"(?=[A-Za-z0-9_~./\\:$@#-]{0,80}?(?:[A-Za-z][_./\\:]{1,2}+\w|[a-z][A-Z]|[A-Za-z]-?\d|\d-?[A-Za-z]))"
@@ -64,7 +59,7 @@ _GUARD = re.compile(
     rf"(?:[ \u00a0-]?(?:{_UNITS})(?![\w]))?)"
     rf"|(?P<figure>\d[\d,.:/]*+(?:[ ]?(?:{_HAN_UNITS}|[%‰℃°]))?)"
     rf"|(?P<han>[{_HAN_DIGITS}]++(?:{_HAN_UNITS}))"
-    rf"|(?P<date>\b(?:(?!May\b)(?:{_MONTHS})|{_DAYS})\b)"
+    rf"|(?P<date>\b(?:{_MONTHS}|{_DAYS})\b)"
     rf"|(?P<count>\b(?i:{_NUMBER_WORDS})\b(?:-[a-z]++)?(?:[ -](?:{_UNITS})(?![\w]))?)"
     rf"|(?P<negation>\b(?i:{_NEGATIONS})\b|\b\w+n['’]t\b|{_HAN_NEGATIONS})"
 )

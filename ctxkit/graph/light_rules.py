@@ -13,11 +13,13 @@ from ctxkit.stop_words import ENGLISH_STOP_WORDS
 
 __all__ = [
     "DATE_WORDS",
+    "DAY_FIRST",
     "FIRST_OF_NAMES",
     "GIVEN_NAMES",
     "LONGEST_ADDRESS",
     "LONGEST_NAME",
     "MASTER",
+    "MONTH_FIRST",
     "NAMED_BY",
     "NUMBER",
     "NUMBER_LABELS",
@@ -105,8 +107,11 @@ DATE_WORDS = dict.fromkeys(f"{_MONTHS} {_DAYS}".split(), False) | dict.fromkeys(
 """Words that begin a written date; True for those that alone are no date."""
 
 _YEAR = r"(?:1\d|20)\d\d"
+MONTH_FIRST = rf"{_MONTH}\.?(?: \d{{1,2}}(?:st|nd|rd|th)?\b(?![.,:]\d)(?:,? {_YEAR}\b)?|,? {_YEAR}\b)"
+DAY_FIRST = rf"\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {_MONTH}\b\.?(?:,? {_YEAR}\b)?"
+"""Dates that say more than the month, `May 3rd, 2021` and `3 May 2021`, as the inside of a regular expression."""
 WRITTEN_DATE = re.compile(
-    rf"(?:{_DAY},? )?{_MONTH}\.?(?: \d{{1,2}}(?:st|nd|rd|th)?\b(?!:)(?:,? {_YEAR}\b)?|,? {_YEAR}\b)"
+    rf"(?:{_DAY},? )?{MONTH_FIRST}"
     rf"|{_DAY}|(?:January|February|April|June|July|August|September|October|November|December)\b"
 )
 
@@ -122,7 +127,7 @@ _UNIT = (
 NUMBER = re.compile(
     rf"(?P<day>\d{{4}}[-/.]\d{{1,2}}[-/.]\d{{1,2}}(?!{_W})|\d{{1,2}}[/.]\d{{1,2}}[/.](?:\d{{4}}|\d\d)(?![\w.])"
     rf"|\d{{2,4}}年(?:\d{{1,2}}月(?:\d{{1,2}}[日号])?)?|\d{{1,2}}月\d{{1,2}}[日号]"
-    rf"|\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {_MONTH}\b\.?(?:,? {_YEAR}\b)?"
+    rf"|{DAY_FIRST}"
     r"|(?:1\d|20)\d0s\b"
     rf"|{_YEAR}(?!{_W}|%|[,.:]\d|[ -](?:{_UNIT}|percent|dollars|euros|hundred|thousand|million|billion)\b)"
     rf"|\d+(?:[ -](?:days?|weeks?|months?|years?|decades?|centuries)\b))"
