@@ -40,7 +40,7 @@ ABLATION: Mapping[str, Sequence[str]] = {
     "entropy + sentence": ["entropy", "sentence"],
     "self-information + entropy + sentence": ["self_information", "entropy", "sentence"],
     "self-information + attention + sentence": ["self_information", "attention", "sentence"],
-    "all four": ["self_information", "entropy", "attention", "sentence"],
+    "all but the kind": ["self_information", "entropy", "attention", "sentence"],
 }
 _WORKER = Path(__file__).with_name("_compressors_worker.py")
 
