@@ -25,8 +25,8 @@ SIGNALS: Mapping[str, float] = {
     "sentence": 16.0,
     "kind": 12.0,
 }
-"""The signals and their weights, chosen by the answers kept at 68 %: a sentence is worth at most 16 more than another, a
-name 6 more than a plain word and 12 more than a filler, and the question's attention can turn that round."""
+"""The signals and their weights, chosen by the answers kept at 68 %: a sentence is worth at most 16 more than another,
+a name 6 more than a plain word and 12 more than a filler, and the question's attention can turn that round."""
 
 _BESIDE = 0.9
 """Of the question's attention to a word, what its neighbours in the sentence get: an answer is a phrase."""
