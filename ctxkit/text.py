@@ -15,6 +15,7 @@ import regex
 
 from ctxkit.documents import Span
 from ctxkit.protected import code_fences, protected_spans, table_rows
+from ctxkit.stop_words import ENGLISH_STOP_WORDS
 
 __all__ = [
     "Graphemes",
@@ -132,13 +133,20 @@ _WORD_BEFORE = re.compile(r"[^\W_][\w.]*\Z")
 # Abbreviations that a name or a number follows, so that a capital after them proves nothing...
 _TITLES = "mr mrs ms dr prof st mt gen col maj capt lt sgt cpl rev hon gov sen rep pres messrs mme mlle"
 _REFERENCES = (
-    "v vs cf viz e.g i.e eg ie fig figs eq eqs no nos vol vols pp ch sec art op ref refs al approx ca dept est"
+    "v vs cf viz e.g i.e a.k.a eg ie fig figs eq eqs no nos vol vols pp ch sec art op ref refs al approx ca dept est"
 )
 _MONTHS = "jan feb mar apr jun jul aug sep sept oct nov dec"
 _NEVER_LAST = frozenset(f"{_TITLES} {_REFERENCES} {_MONTHS}".split())
 # ...and those that may end a sentence, which a small letter after them denies.
 _ENDINGS = "etc inc ltd co corp bros jr sr ave blvd rd univ assn ed eds min max avg dist"
 _MAYBE_LAST = frozenset(_ENDINGS.split())
+# "The U.S. Senate", "J.R.R. Tolkien", "Warner Bros. Records", "8 p.m. ET": what follows is more of the name or the
+# hour, unless it is a word that sentences begin with. Of 444 such places in sets of English text 21 had one of these
+# words; of sixty of the others two began a sentence all the same.
+_IN_NAMES = re.compile(r"(?:[A-Z]\.)+[A-Z]|Ph\.D|Bros")
+_OF_AN_HOUR = re.compile(r"[AaPp]\.[Mm]")
+_ZONE = re.compile(r"(?:[A-Z]{1,4}T|UTC|Eastern|Central|Mountain|Pacific)\b")
+_OPENING_WORD = re.compile(r"[A-Z][A-Za-z]{0,11}\b")
 _LONGEST_ABBREVIATION = 8
 _WRAPPED_WIDTHS = range(30, 120)
 
@@ -158,6 +166,12 @@ def _ends_sentence(text: str, found: re.Match[str]) -> bool:
         return True
     word = before[0]
     if word.lower() in _NEVER_LAST:
+        return False
+    if _IN_NAMES.fullmatch(word):
+        if (opening := _OPENING_WORD.match(text, after)) is not None:
+            return opening[0].lower() in ENGLISH_STOP_WORDS
+        return not (text[after].isalnum() or text[after] == "(")
+    if _OF_AN_HOUR.fullmatch(word) and _ZONE.match(text, after):
         return False
     if small and (word.lower() in _MAYBE_LAST or "." in word):
         return False

@@ -155,6 +155,24 @@ def test_white_space_belongs_to_the_sentence_before(text: str) -> None:
             ["See Fig. 3. ", "Then e.g. this, i.e. that etc. and more."],
         ),
         ("As in Craig v. Boren. So it was.", ["As in Craig v. Boren. ", "So it was."]),
+        ("The U.S. Senate and the U.N. Secretary met.", ["The U.S. Senate and the U.N. Secretary met."]),
+        (
+            "He left the U.S. The ship sank. J.R.R. Tolkien.",
+            ["He left the U.S. ", "The ship sank. ", "J.R.R. Tolkien."],
+        ),
+        (
+            "See 429 U.S. 190 (1976). It is U.S. (and U.K.) law.",
+            ["See 429 U.S. 190 (1976). ", "It is U.S. (and U.K.) law."],
+        ),
+        (
+            "Made by Warner Bros. Records at 8 p.m. ET. She left.",
+            ["Made by Warner Bros. Records at 8 p.m. ET. ", "She left."],
+        ),
+        (
+            "At 9 a.m. Monkeys eat. In the U.S.A. “So what?”",
+            ["At 9 a.m. ", "Monkeys eat. ", "In the U.S.A. ", "“So what?”"],
+        ),
+        ("From Oslo, Washington, D.C.\n\nMore.", ["From Oslo, Washington, D.C.\n\n", "More."]),
         ("So did I. He too.", ["So did I. ", "He too."]),
         ("Version 1.2.3 is out. Get it at example.com now.", ["Version 1.2.3 is out. ", "Get it at example.com now."]),
         ("“Who?” he asked... and left. “Me.” She ran.", ["“Who?” he asked... and left. ", "“Me.” ", "She ran."]),
