@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from ctxkit.checking import check_able, check_kind, check_whole
 from ctxkit.compression.aims import check_aims
 from ctxkit.compression.counting import counting
-from ctxkit.compression.entropy_scores import TokenScorer
-from ctxkit.compression.entropy_signals import SIGNALS, Reading, word_values
+from ctxkit.compression.entropy_scores import NOT_READ, TokenScorer, TokenScores
+from ctxkit.compression.entropy_signals import SIGNALS, WORTH_READING, Reading, word_values
 from ctxkit.compression.guards import name_spans, protected_spans
 from ctxkit.compression.records import embed_records, make_record
 from ctxkit.compression.relevance import relevance
@@ -33,18 +33,21 @@ _ROUNDS = 8
 _THRIFT = 0.3
 _BLANKS = " \t\u3000"
 _LINE = re.compile(r"[^\r\n]++")
-_DEFAULT = ("attention", "sentence", "kind")
+_UNREAD = ("sentence", "kind")
+_READ = ("attention", *_UNREAD)
+_ASKS_MODEL = frozenset({"self_information", "entropy", "attention"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class EntropyCompressor:
-    """Leaves out words that a local causal model tells to matter least to the question, until the target is met.
+    """Leaves out the words that matter least to the question, as a local causal model tells, until the target is met.
 
     The model reads each candidate once, after the question and with the question read again after it. From this pass
     come a word's self-information, the entropy of the attention from it, and the attention that the question pays to
-    it; the sentence that it stands in has its own relevance to the question, and decides first. What is left is spans
-    of the document: whole words, whole graphemes (Chinese words where jieba is installed), nothing rewritten, no marks
-    at the gaps.
+    it; the sentence that it stands in has its own relevance to the question, and decides first. Without a model, and
+    where less than four tenths of the tokens may stay, the default looks at sentences and kinds of words alone. What is
+    left is spans of the document: whole words, whole graphemes (Chinese words where jieba is installed), nothing
+    rewritten, no marks at the gaps.
 
     Guards hold sentence by sentence: no word of a sentence is kept before its numbers, units, dates, negations, names
     (the question's and its own, each whole), identifiers and code. Table rows are kept or left out
@@ -55,14 +58,14 @@ class EntropyCompressor:
     pays as the last step after sentences were chosen, or for a model that is much larger than the one that reads.
 
     Args:
-        model: what reads; `LocalModel("local")` or any `TokenScorer`.
+        model: what reads; `LocalModel("local")` or any `TokenScorer`; None for signals that need none.
         target: the tokens to come down to; with `query.room` and `ratio`, the least of them counts.
         ratio: how many times smaller the result shall be; above 1.
         counter: what counts tokens; by default o200k_base. Give the target model's where you have it.
         embedder: adds meaning to words in what a sentence is worth, as in `SentenceCompressor`.
-        signals: some of `self_information`, `entropy`, `attention`, `sentence`, `kind`; see
-            `entropy_signals.word_values`. The default is what paid: self-information and entropy beside it
-            kept fewer answers.
+        signals: some of `self_information`, `entropy`, `attention` (which need a model), `sentence`, `kind`; see
+            `entropy_signals.word_values`. None is what paid: sentence and kind, and attention where there is a model
+            and four tenths or more may stay; self-information and entropy beside them kept fewer answers.
         entities: names that are guarded beside those of the question and of the text.
         overhead: tokens that each candidate costs beside its text.
 
@@ -80,26 +83,30 @@ class EntropyCompressor:
         stage(query, candidates)
     """
 
-    model: TokenScorer
+    model: TokenScorer | None = None
     target: int | None = None
     ratio: float | None = None
     counter: TokenCounter | None = None
     embedder: Embedder | None = None
-    signals: Sequence[str] = _DEFAULT
+    signals: Sequence[str] | None = None
     entities: Sequence[str] = ()
     overhead: int = 0
 
     def __post_init__(self) -> None:
-        check_able(self.model, "score_tokens", "model", remedy='Give a model that reads, such as LocalModel("local").')
+        if self.model is not None:
+            check_able(self.model, "score_tokens", "model", remedy='Give LocalModel("local"), a reader, or None.')
         check_aims(target=self.target, ratio=self.ratio, counter=self.counter, embedder=self.embedder)
-        for name, known in (("signals", SIGNALS), ("entities", None)):
-            value = getattr(self, name)
-            remedy = f"Give some of {', '.join(SIGNALS)}." if known else "Give a list of names."
-            check_kind(value, (list, tuple), name, remedy=remedy)
-            if not all(isinstance(one, str) and (known is None or one in known) for one in value):
-                raise ConfigError(f"{name} is {list(value)!r:.60}", remedy=remedy)
-        if not self.signals:
-            raise ConfigError("signals is empty", remedy=f"Give some of {', '.join(SIGNALS)}.")
+        _check_names(self.entities, "entities", remedy="Give a list of names.")
+        if self.signals is not None:
+            remedy = f"Give some of {', '.join(SIGNALS)}."
+            _check_names(self.signals, "signals", remedy=remedy, known=SIGNALS)
+            if not self.signals:
+                raise ConfigError("signals is empty", remedy=remedy)
+            if self.model is None and (asking := [name for name in self.signals if name in _ASKS_MODEL]):
+                raise ConfigError(
+                    f"{asking[0]} is what a model tells, and there is none",
+                    remedy='Give model=LocalModel("local"), or signals=("sentence", "kind").',
+                )
         check_whole(self.overhead, "overhead", minimum=0)
 
     def __call__(self, query: Query, candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -119,30 +126,27 @@ class EntropyCompressor:
         return [kept[one] for one in range(len(candidates)) if one in kept] if kept else list(candidates)
 
     def notes(self, query: Query, before: Sequence[Candidate], after: Sequence[Candidate]) -> dict[str, Any]:
-        """For the trace: tokens in and out, and what was aimed at."""
+        """For the trace: tokens in and out, what was aimed at, and what decided."""
         counter = counting(self.counter)
         total, left = (sum(counter.count(item.text) + self.overhead for item in items) for items in (before, after))
-        return {"tokens_in": total, "tokens_out": left, "target": self._target(query, total)}
+        target = self._target(query, total)
+        found: dict[str, Any] = {"tokens_in": total, "tokens_out": left, "target": target}
+        if target is not None and 1 <= target < total:
+            found["signals"] = list(self._signals(target / total))
+        return found
+
+    def _signals(self, share: float) -> Sequence[str]:
+        if self.signals is not None:
+            return self.signals
+        return _READ if self.model is not None and share >= WORTH_READING else _UNREAD
 
     def _target(self, query: Query, total: int) -> int | None:
         targets = [self.target, query.room, None if self.ratio is None else int(total / self.ratio)]
         return min((target for target in targets if target is not None), default=None)
 
     def _values(self, question: str, texts: Sequence[_Text], counter: TokenCounter, *, share: float) -> list[_Values]:
-        told = list(
-            self.model.score_tokens(
-                [text.joined for text in texts],
-                before=f"{question}\n\n" if question.strip() else "\n",
-                after=f"\n\n{question}" if question.strip() and "attention" in self.signals else "",
-                entropy="entropy" in self.signals,
-            )
-        )
-        if len(told) != len(texts):
-            raise ModelError(
-                f"{len(texts)} texts gave the scores of {len(told)}",
-                subject=type(self.model).__name__,
-                remedy="score_tokens() yields the scores of each text, in order.",
-            )
+        signals = self._signals(share)
+        told = self._read(question, [text.joined for text in texts], signals)
         records = [make_record(text.candidate, counter) for text in texts]
         if self.embedder is not None:
             vectors = embed_records(records, self.embedder)
@@ -158,11 +162,38 @@ class EntropyCompressor:
             readings.append(
                 Reading(text.words, text.sentences, worth[first[place] : first[place + 1]], scores, text.kinds)
             )
-        found = word_values(readings, self.signals, min(max(share, 0.01), 0.99))
+        found = word_values(readings, signals, min(max(share, 0.01), 0.99))
         return [
             _Values(np.array([counter.count(word.span.slice(text.joined)) for word in text.words]), values)
             for text, values in zip(texts, found, strict=True)
         ]
+
+    def _read(self, question: str, texts: Sequence[str], signals: Sequence[str]) -> list[TokenScores]:
+        """What the model tells of each text's tokens; nothing where no signal asks for it."""
+        if self.model is None or not _ASKS_MODEL.intersection(signals):
+            return [NOT_READ] * len(texts)
+        asked = question.strip()
+        told = list(
+            self.model.score_tokens(
+                texts,
+                before=f"{question}\n\n" if asked else "\n",
+                after=f"\n\n{question}" if asked and "attention" in signals else "",
+                entropy="entropy" in signals,
+            )
+        )
+        if len(told) != len(texts):
+            raise ModelError(
+                f"{len(texts)} texts gave the scores of {len(told)}",
+                subject=type(self.model).__name__,
+                remedy="score_tokens() yields the scores of each text, in order.",
+            )
+        return told
+
+
+def _check_names(names: Sequence[str], name: str, *, remedy: str, known: Container[str] | None = None) -> None:
+    check_kind(names, (list, tuple), name, remedy=remedy)
+    if not all(isinstance(one, str) and (known is None or one in known) for one in names):
+        raise ConfigError(f"{name} is {list(names)!r:.60}", remedy=remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,34 +323,39 @@ def _would_join(text: str, end: int, start: int) -> bool:
 def _fill(pruned: Sequence[_Pruned], values: Sequence[_Values], target: int) -> None:
     """Take words by value, the guarded ones of a sentence before its others, until the target is full.
 
-    Costs are added up word by word; then the texts are counted as they will be sent, and what is over goes back.
+    Costs are added up word by word; then the texts are counted as they will be sent, what is over goes back, and words
+    that cost more side by side than by themselves are expected to go on doing so.
     """
     ranking = _ranking(pruned, values)
     used = 0
+    factor = 1.0
     blocked: set[tuple[int, int]] = set()
     done: list[tuple[int, int]] = []
     for _ in range(_ROUNDS):
+        expected: float = used
         for number, word in ranking:
             text = pruned[number]
             sentence = (number, int(text.text.sentences[word]))
-            cost = int(values[number].costs[word])
+            cost = factor * int(values[number].costs[word])
             guarded = text.text.words[word].guarded
             if word in text.taken or (sentence in blocked and not guarded):
                 continue
-            if used + cost <= target:
+            if expected + cost <= target:
                 text.taken.add(word)
                 done.append((number, word))
-                used += cost
+                expected += cost
             elif guarded:
                 blocked.add(sentence)  # without it the others would say something else
         counts = {number: text.count() for number, text in enumerate(pruned)}
+        if expected > used:
+            factor *= max(1.0, (sum(counts.values()) - used) / (expected - used))
         while (excess := sum(counts.values()) - target) > 0 and done:
-            freed = 0
+            freed = 0.0
             touched = set()
             while done and freed < excess:
                 number, word = done.pop()
                 pruned[number].taken.discard(word)
-                freed += max(1, int(values[number].costs[word]))
+                freed += max(1.0, factor * int(values[number].costs[word]))
                 touched.add(number)
             counts.update({number: pruned[number].count() for number in touched})
         before, used = used, sum(counts.values())

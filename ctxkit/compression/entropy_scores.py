@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["TokenScorer", "TokenScores"]
+__all__ = ["NOT_READ", "TokenScorer", "TokenScores"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,10 @@ class TokenScores:
     surprisal: NDArray[np.float64]
     entropy: NDArray[np.float64]
     attention: NDArray[np.float64]
+
+
+NOT_READ = TokenScores(np.zeros((0, 2), dtype=np.int64), np.zeros(0), np.zeros((0, 0)), np.zeros(0))
+"""Of a text that no model has read."""
 
 
 class TokenScorer(Protocol):

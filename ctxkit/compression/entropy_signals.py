@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ctxkit.compression.entropy_scores import TokenScores
 from ctxkit.compression.words import Word
 
-__all__ = ["SIGNALS", "Reading", "word_values"]
+__all__ = ["SIGNALS", "WORTH_READING", "Reading", "word_values"]
 
 Values = NDArray[np.float64]
 
@@ -30,6 +30,15 @@ a name 6 more than a plain word and 12 more than a filler, and the question's at
 
 _BESIDE = 0.9
 """Of the question's attention to a word, what its neighbours in the sentence get: an answer is a phrase."""
+
+
+WORTH_READING = 0.4
+"""Share of the tokens kept from which on a model is worth asking: below, single words part the phrases of answers."""
+
+_IN_PLAY, _IN_PLAY_BELOW = 1.6, 1.25
+"""Of the best sentences, how many times what may stay is looked at for words; and where reading is not worth it.
+
+Where a tenth of eight paragraphs may stay, the names of all would else go before what the best sentences say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +67,8 @@ def word_values(readings: Sequence[Reading], signals: Sequence[str], share: floa
     - `entropy`: the share of layers in which the attention from the word is narrower than the layer's threshold, which
       is the quantile of `share`: a narrow gaze (low entropy) tells of a word that refers to something.
     - `attention`: how much of its attention the question, read last, pays to the word, or to one next to it.
-    - `sentence`: the rank of the word's sentence among all sentences.
+    - `sentence`: the rank of the word's sentence among all sentences; and the words of the best sentences, which
+      together are a little more than may be kept, before those of all others.
     - `kind`: names before other words, and those before fillers, which count as other words in the best sentence of
       their candidate, so that it stays readable.
 
@@ -84,11 +94,24 @@ def word_values(readings: Sequence[Reading], signals: Sequence[str], share: floa
             np.concatenate([_spread(reading, _sums(reading, reading.scores.attention)) for reading in readings])
         )
     if "sentence" in signals:
-        total += SIGNALS["sentence"] * _ranks(np.concatenate([reading.worth for reading in readings]))[sentences]
+        worth = np.concatenate([reading.worth for reading in readings])
+        total += SIGNALS["sentence"] * _ranks(worth)[sentences]
+        total += sum(SIGNALS.values()) * _in_play(worth, sentences, share)[sentences]
     if "kind" in signals:
         total += SIGNALS["kind"] * np.concatenate([_kinds(reading) for reading in readings])
     # Rounded, so that equal words stay equal whatever order they were added up in.
     return np.split(np.round(total, 9), np.cumsum(counts)[:-1])
+
+
+def _in_play(worth: Values, sentences: NDArray[np.int64], share: float) -> Values:
+    """For each sentence whether it is among the best ones, which together have enough words."""
+    sizes = np.bincount(sentences, minlength=len(worth))
+    order = np.argsort(-np.round(worth, 6), kind="stable")
+    before = np.cumsum(sizes[order]) - sizes[order]
+    enough = (_IN_PLAY if share >= WORTH_READING else _IN_PLAY_BELOW) * share * len(sentences)
+    found = np.zeros(len(worth))
+    found[order] = before < enough
+    return found
 
 
 def _kinds(reading: Reading) -> Values:

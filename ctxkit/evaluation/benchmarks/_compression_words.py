@@ -176,6 +176,7 @@ def _ours(
             target = max(1, int(question.tokens / ratio))
             options = {} if signals is None else {"signals": signals}
             stage = EntropyCompressor(model=reader, target=target, **options)  # type: ignore[arg-type]
+            reader.seconds = 0.0  # some ratios are reached without reading
             started = time.process_time()
             result = stage(Query(question.text), question.candidates)
             seconds.append(time.process_time() - started + reader.seconds)
