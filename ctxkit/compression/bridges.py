@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ctxkit.compression.records import Record, term_hash
+from ctxkit.compression.terms import plain_words
 from ctxkit.documents import Candidate
 from ctxkit.stop_words import ENGLISH_STOP_WORDS
-from ctxkit.text import words
 
 __all__ = ["Bridges", "Titles", "bridges", "shared_names"]
 
@@ -76,14 +76,14 @@ class Titles:
         for candidate in candidates:
             written = str(candidate.chunk.metadata.get("title") or "")
             if written not in known:
-                title = words(_BRACKETS.sub("", written))
+                title = plain_words(_BRACKETS.sub("", written))
                 key = tuple(term_hash(word) for word in title)
                 if key and key not in numbers:
                     numbers[key] = len(numbers)
                     plain.append(title)
                 known[written] = numbers[key] if key else -1
             of.append(known[written])
-        asked_words = [term_hash(word) for word in words(question)]
+        asked_words = [term_hash(word) for word in plain_words(question)]
         asked = set(asked_words)
         shares = []
         for title in plain:

@@ -14,13 +14,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ctxkit.compression.terms import stem
+from ctxkit.compression.terms import plain_words, stem
 from ctxkit.compression.units import BLANKS, Unit, split
 from ctxkit.documents import Candidate
 from ctxkit.embedded import embedded
 from ctxkit.protocols import Embedder, TokenCounter
 from ctxkit.stop_words import ENGLISH_STOP_WORDS
-from ctxkit.text import words
 
 __all__ = [
     "Record",
@@ -92,8 +91,8 @@ def make_record(candidate: Candidate, counter: TokenCounter) -> Record:
     names: list[int] = []
     name_rows: list[int] = []
     for row, unit in enumerate(units):
-        above = [term_hash(word) for word in words(_above(context, units, unit))]
-        own = [term_hash(word) for word in words(unit.text)]
+        above = [term_hash(word) for word in plain_words(_above(context, units, unit))]
+        own = [term_hash(word) for word in plain_words(unit.text)]
         terms.extend(above)
         terms.extend(own)
         inside.extend([False] * len(above) + [True] * len(own))

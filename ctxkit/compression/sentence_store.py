@@ -31,7 +31,8 @@ from ctxkit.stage_inputs import check_ids
 
 __all__ = ["SentenceStore"]
 
-_VERSION = "2"
+_VERSION = "3"
+"""To be raised with every change of what a record says of the same text: sentences, words, names."""
 _SUM = 16
 """Bytes of the checksum before each row: what a disk or another program changed is not read as if it were ours."""
 _AT_ONCE = 500

@@ -348,3 +348,21 @@ def test_nine_tenths_of_the_target_are_used(kind: str, ratio: int) -> None:
     used = tokens(SentenceCompressor(target=target)(Query("shelf 3 密钥 value_7"), given_))
     assert used <= target
     assert used >= 0.9 * target
+
+
+@pytest.mark.parametrize("asked", ["the 70's", "the '70s", "the 70s", "the 1970s", "the 1970’s"])
+@pytest.mark.parametrize("written", ["the 70's", "the 70s", "the 1970s"])
+def test_a_decade_is_one_word_however_it_is_written(asked: str, written: str) -> None:
+    """Nothing but the decade tells the two sentences apart, and it decides."""
+    text = f"In the 1980s the hall was let to a circus. In {written} the hall was let to a choir."
+    (left,) = SentenceCompressor(target=16)(Query(f"Who had the hall in {asked}?"), make_candidates([text]))
+    assert "choir" in left.text
+
+
+@pytest.mark.parametrize(
+    ("asked", "written"), [("UN", "U.N."), ("U.N.", "UN"), ("US", "U.S."), ("USA", "U.S."), ("U.S.A.", "US")]
+)
+def test_capitals_are_one_word_with_dots_and_without(asked: str, written: str) -> None:
+    text = f"The EU envoy told us to wait for tea. The {written} envoy told him to wait for rain."
+    (left,) = SentenceCompressor(target=16)(Query(f"What did the {asked} envoy say?"), make_candidates([text]))
+    assert "rain" in left.text
