@@ -45,7 +45,7 @@ class EntropyCompressor:
     The model reads each candidate once, after the question and with the question read again after it. From this pass
     come a word's self-information, the entropy of the attention from it, and the attention that the question pays to
     it; the sentence that it stands in has its own relevance to the question, and decides first. Without a model, and
-    where less than four tenths of the tokens may stay, the default looks at sentences and kinds of words alone. What is
+    where less than 15 % of the tokens may stay, the default looks at sentences and kinds of words alone. What is
     left is spans of the document: whole words, whole graphemes (Chinese words where jieba is installed), nothing
     rewritten, no marks at the gaps.
 
@@ -65,7 +65,7 @@ class EntropyCompressor:
         embedder: adds meaning to words in what a sentence is worth, as in `SentenceCompressor`.
         signals: some of `self_information`, `entropy`, `attention` (which need a model), `sentence`, `kind`; see
             `entropy_signals.word_values`. None is what paid: sentence and kind, and attention where there is a model
-            and four tenths or more may stay; self-information and entropy beside them kept fewer answers.
+            and 15 % or more may stay; self-information and entropy beside them kept fewer answers.
         entities: names that are guarded beside those of the question and of the text.
         overhead: tokens that each candidate costs beside its text.
 

@@ -32,8 +32,8 @@ _BESIDE = 0.9
 """Of the question's attention to a word, what its neighbours in the sentence get: an answer is a phrase."""
 
 
-WORTH_READING = 0.4
-"""Share of the tokens kept from which on a model is worth asking: below, single words part the phrases of answers."""
+WORTH_READING = 0.15
+"""Share of the tokens kept from which on a model is worth asking: below, it makes answers no more likely."""
 
 _IN_PLAY, _IN_PLAY_BELOW = 1.6, 1.25
 """Of the best sentences, how many times what may stay is looked at for words; and where reading is not worth it.
