@@ -133,7 +133,7 @@ _WORD_BEFORE = re.compile(r"[^\W_][\w.]*\Z")
 # Abbreviations that a name or a number follows, so that a capital after them proves nothing...
 _TITLES = "mr mrs ms dr prof st mt gen col maj capt lt sgt cpl rev hon gov sen rep pres messrs mme mlle"
 _REFERENCES = (
-    "v vs cf viz e.g i.e a.k.a eg ie fig figs eq eqs no nos vol vols pp ch sec art op ref refs al approx ca dept est"
+    "v vs cf viz e.g i.e a.k.a fl eg ie fig figs eq eqs no nos vol vols pp ch sec art op ref refs al approx ca dept est"
 )
 _MONTHS = "jan feb mar apr jun jul aug sep sept oct nov dec"
 _NEVER_LAST = frozenset(f"{_TITLES} {_REFERENCES} {_MONTHS}".split())
@@ -175,8 +175,8 @@ def _ends_sentence(text: str, found: re.Match[str]) -> bool:
         return False
     if small and (word.lower() in _MAYBE_LAST or "." in word):
         return False
-    if len(word) == 1 and word.isalpha():  # an initial: J. Smith
-        return word == "I" or not (word.isupper() or small)
+    if len(word) == 1 and word.isalpha():  # an initial: J. Smith, c. 1500
+        return word == "I" or not (word.isupper() or small or text[after].isdigit())
     if word.isdigit() and len(word) <= 3:  # "1. Item", and not "in 12. Then"
         return bool(_line_before(text, before.start()).strip())
     return True

@@ -173,6 +173,10 @@ def test_white_space_belongs_to_the_sentence_before(text: str) -> None:
             ["At 9 a.m. ", "Monkeys eat. ", "In the U.S.A. ", "“So what?”"],
         ),
         ("From Oslo, Washington, D.C.\n\nMore.", ["From Oslo, Washington, D.C.\n\n", "More."]),
+        (
+            "Domarto (fl. c. 1445, d. 1455). See p. 33. He sang.",
+            ["Domarto (fl. c. 1445, d. 1455). ", "See p. 33. ", "He sang."],
+        ),
         ("So did I. He too.", ["So did I. ", "He too."]),
         ("Version 1.2.3 is out. Get it at example.com now.", ["Version 1.2.3 is out. ", "Get it at example.com now."]),
         ("“Who?” he asked... and left. “Me.” She ran.", ["“Who?” he asked... and left. ", "“Me.” ", "She ran."]),

@@ -19,16 +19,20 @@ _FOR_A_FIGURE = re.compile(
 
 _DECADE = re.compile(r"(?<!\w)(?:19)?([2-9]0)['’]?s\b")
 _DOTTED = re.compile(r"(?<![\w.])(?:[A-Z]\.){2,}")
+_WRITTEN_OUT = re.compile(r"\b(?:United (?:States(?: of America)?|Kingdom|Nations)|European Union)\b")
+_SMALL = re.compile(r"[^A-Z]+")
 _AMERICA = re.compile(r"\bUSA?\b")  # which the pronoun must not be taken for
 
 
 def plain_words(text: str) -> list[str]:
     """The index terms of a text, what is written in several ways in one of them.
 
-    A decade: "the 70's", "the '70s", "the 1970s"; capitals with and without dots: "U.N." and "UN", "U.S." and "USA".
+    A decade: "the 70's", "the '70s", "the 1970s"; capitals with and without dots, and the few that everybody writes
+    out as well: "U.N.", "UN" and "United Nations", "US", "USA" and "United States".
     """
     text = _DECADE.sub(r"19\1s", text)
-    text = _DOTTED.sub(lambda found: found[0].replace(".", "") + " ", text)
+    text = _DOTTED.sub(lambda found: _SMALL.sub("", found[0]) + " ", text)
+    text = _WRITTEN_OUT.sub(lambda found: _SMALL.sub("", found[0]), text)
     return words(_AMERICA.sub("USA", text))
 
 

@@ -360,9 +360,19 @@ def test_a_decade_is_one_word_however_it_is_written(asked: str, written: str) ->
 
 
 @pytest.mark.parametrize(
-    ("asked", "written"), [("UN", "U.N."), ("U.N.", "UN"), ("US", "U.S."), ("USA", "U.S."), ("U.S.A.", "US")]
+    ("asked", "written"),
+    [
+        ("UN", "U.N."),
+        ("U.N.", "UN"),
+        ("US", "U.S."),
+        ("USA", "U.S."),
+        ("U.S.A.", "US"),
+        ("US", "United States"),
+        ("United Nations", "UN"),
+        ("United States of America", "U.S."),
+    ],
 )
 def test_capitals_are_one_word_with_dots_and_without(asked: str, written: str) -> None:
     text = f"The EU envoy told us to wait for tea. The {written} envoy told him to wait for rain."
-    (left,) = SentenceCompressor(target=16)(Query(f"What did the {asked} envoy say?"), make_candidates([text]))
-    assert "rain" in left.text
+    (left,) = SentenceCompressor(target=18)(Query(f"What did the {asked} envoy say?"), make_candidates([text]))
+    assert "rain" in left.text and "tea" not in left.text
