@@ -306,7 +306,7 @@ def words(text: str) -> list[str]:
         ['the', 'cat', '3', 'mats', '我爱', '爱你']
     """
     folded = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).lower().replace("’", "'")
-    if _EUROPEAN.fullmatch(folded):
+    if folded.isascii() or _EUROPEAN.fullmatch(folded):
         return [_unpossessed(term) for term in _EUROPEAN_TERM.findall(folded)]
     terms: list[str] = []
     for found in _TERM.finditer(folded):
