@@ -16,7 +16,7 @@ from ctxkit.compression.aims import check_aims
 from ctxkit.compression.counting import counting
 from ctxkit.compression.entropy_scores import NOT_READ, TokenScorer, TokenScores
 from ctxkit.compression.entropy_signals import SIGNALS, WORTH_READING, Reading, word_values
-from ctxkit.compression.guards import is_negation, name_spans, protected_spans
+from ctxkit.compression.guards import is_bare_negation, name_spans, protected_spans
 from ctxkit.compression.records import embed_records, make_record
 from ctxkit.compression.relevance import relevance
 from ctxkit.compression.words import Word, is_filler, is_unspaced, split_words
@@ -122,9 +122,10 @@ class EntropyCompressor:
         values = self._values(query.text, texts, counter, share=target / sum(whole))
         pruned = [_Pruned(text, counter, self.overhead) for text in texts]
         _fill(pruned, values, target)
-        if any(text.says() for text in pruned):
-            for text in pruned:
-                text.drop_lone_negations()
+        telling = [text.without_lone_negations() for text in pruned]
+        if any(telling):
+            for text, words in zip(pruned, telling, strict=True):
+                text.taken = words
         kept = {one: text.result() for one, text in zip(order, pruned, strict=True) if text.taken}
         return [kept[one] for one in range(len(candidates)) if one in kept] if kept else list(candidates)
 
@@ -273,18 +274,14 @@ class _Pruned:
         self._counter = counter
         self._overhead = overhead
 
-    def says(self) -> bool:
-        """Whether anything but negations is taken."""
-        return not all(map(self._negates, self.taken))
-
-    def drop_lone_negations(self) -> None:
-        """Give back a "not" of which nothing else is left: it would deny what stands before it."""
-        sentences = self.text.sentences
-        telling = {int(sentences[word]) for word in self.taken if not self._negates(word)}
-        self.taken = {word for word in self.taken if int(sentences[word]) in telling}
-
-    def _negates(self, word: int) -> bool:
-        return is_negation(self.text.words[word].span.slice(self.text.joined))
+    def without_lone_negations(self) -> set[int]:
+        """What is taken, without a "not" that is left alone of its sentence: it would deny what stands before it."""
+        sentences = self.text.sentences.tolist()
+        spoken = [word.span.slice(self.text.joined) for word in self.text.words]
+        bare = {word for word in self.taken if is_bare_negation(spoken[word])}
+        left_out = {one for one in range(len(spoken)) if one not in self.taken and any(map(str.isalnum, spoken[one]))}
+        alone = {sentences[one] for one in left_out} - {sentences[one] for one in self.taken - bare}
+        return {word for word in self.taken if word not in bare or sentences[word] not in alone}
 
     def count(self) -> int:
         """The tokens of what is taken, as it would be sent."""

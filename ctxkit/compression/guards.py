@@ -12,7 +12,7 @@ from ctxkit.graph.light_rules import DAY_FIRST, MONTH_FIRST
 from ctxkit.protected import code_fences
 from ctxkit.stop_words import ENGLISH_STOP_WORDS
 
-__all__ = ["is_negation", "name_spans", "names_in", "protected_spans"]
+__all__ = ["is_bare_negation", "is_negation", "name_spans", "names_in", "protected_spans"]
 
 _MONTHS = (
     "January|February|March|April|June|July|August|September|October|November|December"
@@ -62,6 +62,9 @@ _GUARD = re.compile(
     rf"|(?P<date>\b(?:{_MONTHS}|{_DAYS})\b)"
     rf"|(?P<count>\b(?i:{_NUMBER_WORDS})\b(?:-[a-z]++)?(?:[ -](?:{_UNITS})(?![\w]))?)"
     rf"|(?P<negation>\b(?i:{_NEGATIONS})\b|\b\w+n['’]t\b|{_HAN_NEGATIONS})"
+)
+_BARE_NEGATION = re.compile(
+    rf"\W*(?:not|no|nor|never|neither|cannot|\w{{1,12}}n['’]t|{_HAN_NEGATIONS})\W*", re.IGNORECASE
 )
 _NEGATION = re.compile(rf"\b(?:{_NEGATIONS})\b|n['’]t\b|{_HAN_NEGATIONS}", re.IGNORECASE)
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W\d_]+)*")
@@ -168,6 +171,16 @@ def is_negation(word: str) -> bool:
         (True, False)
     """
     return _NEGATION.search(word) is not None
+
+
+def is_bare_negation(word: str) -> bool:
+    """Whether a word denies and says nothing else: `not`, `isn't`, `不`; and not `refused`, `非洲` or a row with `not`.
+
+    Example:
+        >>> is_bare_negation(" not"), is_bare_negation("refused"), is_bare_negation("| key | not set |")
+        (True, False, False)
+    """
+    return _BARE_NEGATION.fullmatch(word) is not None
 
 
 def _named(text: str, names: Iterable[str]) -> list[Span]:

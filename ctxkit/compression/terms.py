@@ -20,7 +20,7 @@ _FOR_A_FIGURE = re.compile(
 _DECADE = re.compile(r"(?<!\w)(?:19)?([2-9]0)['’]?s\b")
 _DOTTED = re.compile(r"(?<![\w.])(?:[A-Z]\.){2,}")
 _WRITTEN_OUT = re.compile(r"\b(?:United (?:States(?: of America)?|Kingdom|Nations)|European Union)\b")
-_SMALL = re.compile(r"[^A-Z]+")
+_NO_CAPITAL = re.compile(r"[^A-Z]+")
 _AMERICA = re.compile(r"\bUSA?\b")  # which the pronoun must not be taken for
 
 
@@ -31,8 +31,8 @@ def plain_words(text: str) -> list[str]:
     out as well: "U.N.", "UN" and "United Nations", "US", "USA" and "United States".
     """
     text = _DECADE.sub(r"19\1s", text)
-    text = _DOTTED.sub(lambda found: _SMALL.sub("", found[0]) + " ", text)
-    text = _WRITTEN_OUT.sub(lambda found: _SMALL.sub("", found[0]), text)
+    text = _DOTTED.sub(lambda found: _NO_CAPITAL.sub("", found[0]) + " ", text)
+    text = _WRITTEN_OUT.sub(lambda found: _NO_CAPITAL.sub("", found[0]), text)
     return words(_AMERICA.sub("USA", text))
 
 

@@ -14,7 +14,7 @@ from ctxkit.documents import Candidate, Document, Query, intersect_spans
 from ctxkit.errors import ConfigError
 from ctxkit.testing.stages import make_candidates
 from ctxkit.text import sentence_spans
-from tests.compression.test_entropy import KEYS, RAIN, ZH, tokens
+from tests.compression.test_entropy import COUNTER, KEYS, RAIN, ZH, tokens
 
 
 @pytest.mark.parametrize("share", [0.08, 0.1])
@@ -44,6 +44,35 @@ def test_no_negation_is_left_alone(target: int) -> None:
     for sentence in sentence_spans(text):
         spans = [span for candidate in left for span in intersect_spans([sentence], candidate.spans)]
         assert [span.slice(text).strip() for span in spans] != ["not"]
+
+
+@pytest.mark.parametrize(
+    ("text", "question", "said"),
+    [
+        (
+            "The signing key rotates.\n\n| key | value |\n|---|---|\n| signing | not set |\n| other | 5 |\n",
+            "Is the signing key set?",
+            "| signing | not set |",
+        ),
+        (
+            "Was the permit of the harbour granted? No. It rained on the boats all that week.",
+            "Was the permit granted?",
+            "No.",
+        ),
+        (
+            "The weather was mild that year. Permit refused. It rained on the boats.",
+            "Was the permit refused?",
+            "refused",
+        ),
+    ],
+)
+def test_a_row_or_a_whole_sentence_that_denies_stays(text: str, question: str, said: str) -> None:
+    whole = COUNTER.count(text)
+    for target in range(12, whole):
+        left = EntropyCompressor(target=target)(Query(question), make_candidates([text]))
+        if said in left[0].text:
+            break
+    assert target < 0.8 * whole
 
 
 class _Counting:
